@@ -1,0 +1,1 @@
+"""The experiments: the only code of the project that reads configs or writes files."""

@@ -1,0 +1,252 @@
+"""From a config to cells: every point of the sweep, resolved, checked, and named by what it means.
+
+A cell is one model trained on one task, with all its seeds. What identifies it is its resolved configuration (only the
+options of the encoding, scheme and task that it uses, and the task's version), without the seeds.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from ml_collections import ConfigDict, config_dict
+
+import posenc
+from experiments.settings import Evaluate, Model, Train
+from experiments.tasks import TASKS, Layout
+from posenc.options import check_options, find, nearest, options_of
+
+SECTIONS = {"model": Model, "train": Train, "evaluate": Evaluate}
+TABLES = {"encoding": posenc.ENCODINGS, "positions": posenc.SCHEMES, "task": TASKS}
+MOST_SEEDS = 2**16
+
+
+def default_config() -> ConfigDict:
+    """The config that every config file starts from: all options of everything, read off the constructors."""
+    config = ConfigDict({name: ConfigDict(options_of(cls)) for name, cls in SECTIONS.items()})
+    for axis, name in (("encoding", "none"), ("positions", "in_order"), ("task", "copy")):
+        config[axis] = ConfigDict({"name": name} | {key: options_of(cls) for key, cls in TABLES[axis].items()})
+    config.positions.test = ""  # the scheme for testing, where it differs
+    config.task.end = True  # an answer ends with a token that is scored
+    config.seeds = 3
+    config.sweep = ConfigDict({axis: config_dict.placeholder(tuple) for axis in TABLES}, allow_dotted_keys=True)
+    return config
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One point of a sweep.
+
+    Attributes:
+        config: the resolved configuration, plain data; it alone decides what the cell is.
+    """
+
+    config: Mapping[str, Any]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """A hash over the whole resolved configuration."""
+        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The name of the cell's folder: what it is for the eye, and the hash for the rest."""
+        return f"{self.config['encoding']['name']}-{self.config['task']['name']}-{self.digest[:10]}"
+
+    def label(self, axis: str) -> str:
+        """The name on an axis ("encoding", "positions", "task") with the options that are not the default."""
+        chosen = self.config[axis]
+        text = label(axis, chosen["name"], chosen["options"])
+        if axis == "positions" and chosen["test"]["name"] != chosen["name"]:
+            text += "->" + label(axis, chosen["test"]["name"], chosen["test"]["options"])
+        return text if chosen.get("end", True) else f"{text} without end"
+
+    @functools.cached_property
+    def model(self) -> Model:
+        return Model(**self.config["model"])
+
+    @functools.cached_property
+    def train(self) -> Train:
+        return Train(**self.config["train"])
+
+    @functools.cached_property
+    def evaluate(self) -> Evaluate:
+        return Evaluate(**self.config["evaluate"] | {"lengths": tuple(self.config["evaluate"]["lengths"])})
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The task, in the form that the architecture reads."""
+        task = TASKS[self.config["task"]["name"]](**self.config["task"]["options"])
+        return Layout(task, self.model.architecture, self.config["task"]["end"])
+
+    @functools.cached_property
+    def schemes(self) -> tuple[Any, Any]:
+        """The position schemes of training and of testing."""
+        train, test = self.config["positions"], self.config["positions"]["test"]
+        return tuple(posenc.SCHEMES[one["name"]](**one["options"]) for one in (train, test))
+
+    def transformer(self, rngs: nnx.Rngs) -> posenc.Transformer:
+        """The model, with initial parameters drawn from `rngs`."""
+        model, encoding = self.model, self.config["encoding"]
+        layers = posenc.make_layers(
+            encoding["name"],
+            model.depth,
+            options={encoding["name"]: encoding["options"]},
+            width=model.width,
+            heads=model.heads,
+            head_dim=model.width // model.heads,
+            bidirectional=model.architecture == "encoder",
+            rngs=rngs,
+        )
+        return posenc.Transformer(
+            self.layout.vocabulary,
+            model.width,
+            model.depth,
+            model.heads,
+            layers,
+            mlp_width=model.mlp_width or None,
+            causal=model.architecture == "decoder",
+            norm=model.norm,
+            placement=model.placement,
+            dropout=model.dropout,
+            rngs=rngs,
+        )
+
+
+def label(axis: str, name: str, options: Mapping[str, Any]) -> str:
+    """A name, with those options that differ from the default."""
+    default = options_of(TABLES[axis][name])
+    changed = ", ".join(f"{key}={value}" for key, value in options.items() if value != default[key])
+    return f"{name}({changed})" if changed else name
+
+
+def expand(config: ConfigDict) -> list[Cell]:
+    """All cells of a config, in the order of its sweep, each once.
+
+    Raises:
+        ValueError: the sweep is empty, or cells are not what they should be; the message lists all that is wrong.
+    """
+    cells, wrong = {}, {}
+    for overrides in points(config.sweep):
+        try:
+            cell = resolve(config, overrides)
+            check(cell)
+            cells[cell.digest] = cell
+        except (ValueError, TypeError) as error:
+            wrong.setdefault(str(error), overrides)
+    if wrong:
+        raise ValueError("\n".join(described(overrides) + error for error, overrides in wrong.items()))
+    return list(cells.values())
+
+
+def described(overrides: Mapping[str, Any]) -> str:
+    """The point of a sweep that an error is about."""
+    return ", ".join(f"{key.removesuffix('.name')}={value}" for key, value in overrides.items()) + ": " * bool(overrides)
+
+
+def points(sweep: ConfigDict) -> Iterator[dict[str, Any]]:
+    """The product over all axes of a sweep, as overrides of config paths."""
+    axes = {f"{key}.name" if key in TABLES else key: values for key, values in sweep.items() if values is not None}
+    for path, values in axes.items():
+        if not isinstance(values, tuple | list):
+            raise ValueError(f"sweep.{path} is {values!r}; expected a tuple of values.")
+        if not values:
+            raise ValueError(f"sweep.{path.removesuffix('.name')} is empty: no cell to run. Name at least one value.")
+    for values in itertools.product(*axes.values()):
+        yield dict(zip(axes, values, strict=True))
+
+
+def resolve(config: ConfigDict, overrides: Mapping[str, Any]) -> Cell:
+    """One cell: the config with these overrides, with what it does not use left out.
+
+    Raises:
+        ValueError: an unknown field or name, or a value of the wrong kind.
+    """
+    whole = config.copy_and_resolve_references()
+    for path, value in overrides.items():
+        override(whole, path, value)
+    resolved = {name: section(whole[name], name, cls) for name, cls in SECTIONS.items()}
+    for axis in TABLES:
+        resolved[axis] = choice(whole[axis], axis, whole[axis].name)
+    test = whole.positions.test or whole.positions.name
+    resolved["positions"]["test"] = choice(whole.positions, "positions", test)
+    resolved["task"]["version"] = TASKS[whole.task.name].version
+    resolved["task"]["end"] = whole.task.end
+    if type(whole.task.end) is not bool:
+        raise ValueError(f"task.end is {whole.task.end!r}; expected True or False.")
+    return Cell(json.loads(json.dumps(resolved)))
+
+
+def override(config: ConfigDict, path: str, value: Any) -> None:
+    """Sets one field of a config, which must exist. Its kind is checked later, with all others."""
+    *sections, field = path.split(".")
+    at = config
+    for name in (*sections, field):
+        if not isinstance(at, ConfigDict) or name not in at:
+            known = list(at) if isinstance(at, ConfigDict) else []
+            raise ValueError(f"the config has no field {path!r}.{nearest(name, known)} Known here: {', '.join(known)}.")
+        last, at = at, at[name]
+    with last.ignore_type(), last.unlocked():
+        last[field] = value
+
+
+def section(values: ConfigDict, name: str, cls: type) -> dict[str, Any]:
+    """The settings of one section, checked."""
+    settings = values.to_dict()
+    check_options(cls, name, settings)
+    cls(**settings)
+    return settings
+
+
+def choice(values: ConfigDict, axis: str, name: str) -> dict[str, Any]:
+    """A name on an axis, with its own options, checked."""
+    cls = find(TABLES[axis], name, "position scheme" if axis == "positions" else axis)
+    options = values[name].to_dict()
+    check_options(cls, f"{axis}.{name}", options)
+    return {"name": name, "options": options}
+
+
+def check(cell: Cell) -> None:
+    """Raises ValueError where a cell cannot do what it is asked, before anything is compiled or written."""
+    name, layout = cell.config["encoding"]["name"], cell.layout
+    with_shapes = functools.partial(nnx.eval_shape, lambda: cell.transformer(nnx.Rngs(0)))
+    encodings = with_shapes().encodings
+    uses = (
+        ("training", cell.schemes[0], cell.train.max_length, "train.max_length"),
+        ("testing", cell.schemes[1], cell.evaluate.lengths[-1], "evaluate.lengths"),
+    )
+    for purpose, scheme, length, field in uses:
+        furthest = scheme.limit(layout.tokens(length))
+        for encoding in encodings:
+            if encoding.limit is not None and furthest > encoding.limit:
+                raise ValueError(
+                    f"{name} reads positions 0 to {encoding.limit - 1}, and {purpose} at length {length} needs "
+                    f"{furthest} of them. Set encoding.{name}.max_position to {furthest} or more, or change {field}."
+                )
+            if encoding.kind == "blind" and not isinstance(scheme, posenc.SCHEMES["in_order"]):
+                raise ValueError(f"{name} does not look at positions: no scheme but in_order changes anything for it.")
+    jax.eval_shape(functools.partial(run_once, cell, cell.schemes[0]), jax.random.key(0))
+
+
+def run_once(cell: Cell, scheme, key):
+    """One forward pass on the shortest input, to see that sizes fit each other."""
+    batch = cell.layout.batch(key, jnp.full(1, cell.train.min_length), cell.train.min_length)
+    positions = scheme(key, batch.lengths, batch.tokens.shape[1], 1)
+    return cell.transformer(nnx.Rngs(0))(batch.tokens, positions, lengths=batch.lengths)
+
+
+def check_seeds(seeds: object) -> list[int]:
+    """The seeds 0 .. seeds-1.
+
+    Raises:
+        ValueError: not a number of seeds.
+    """
+    if type(seeds) is not int or not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"seeds is {seeds!r}; expected how many, from 1 to {MOST_SEEDS}.")
+    return list(range(seeds))

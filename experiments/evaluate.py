@@ -1,0 +1,92 @@
+"""Evaluation: exact match, token accuracy and loss of every seed at every length, compiled once per bucket of lengths.
+
+Exact match is teacher-forced: each token of the answer is predicted from the true tokens before it. It equals greedy
+decoding's, example by example: if every argmax is right given the true prefix, decoding writes the same answer, and at
+the first wrong one both fail. Token accuracy has no such equality: a decoder that has gone wrong does not get the true
+prefix back.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from experiments.cells import Cell
+from experiments.tasks import Batch
+from posenc.shapes import Array, Float, Int, Key
+
+METRICS = ("exact_match", "token_accuracy", "loss")
+
+
+class Sums(NamedTuple):
+    """Sums over examples; they are divided once, at the end."""
+
+    examples: Float[Array, ""]
+    tokens: Float[Array, ""]
+    exact: Float[Array, ""]
+    right: Float[Array, ""]
+    loss: Float[Array, ""]
+
+    def metrics(self) -> dict[str, Array]:
+        """Exact match a share of examples, token accuracy of answer tokens, loss in nats per answer token."""
+        values = (self.exact / self.examples, self.right / self.tokens, self.loss / self.tokens)
+        return dict(zip(METRICS, values, strict=True))
+
+
+class Evaluator:
+    """The evaluation of one cell.
+
+    Args:
+        cell: what to evaluate.
+    """
+
+    def __init__(self, cell: Cell):
+        self.cell = cell
+        self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
+        one = jax.vmap(self.sums, in_axes=(0, None, None, None))
+        self.compiled = jax.jit(lambda parameters, key, length, longest: one(parameters, key, length, longest).metrics(), static_argnums=3)
+
+    def __call__(self, parameters: nnx.State) -> Iterator[tuple[int, dict[str, Array]]]:
+        """For each length its metrics, one value per seed. `parameters` carry a leading axis of seeds."""
+        lengths = self.cell.evaluate.lengths
+        for length in lengths:
+            key = jax.random.fold_in(jax.random.key(self.cell.evaluate.seed), length)
+            yield length, self.compiled(parameters, key, length, bucket(length, lengths[-1]))
+
+    def sums(self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], longest: int) -> Sums:
+        """Over all examples of one length, a batch at a time, for one seed."""
+        batches = self.cell.evaluate.examples // self.cell.evaluate.batch
+        one = functools.partial(self.batch_sums, parameters, length=length, longest=longest)
+        sums = jax.lax.map(one, jax.random.split(key, batches))
+        return jax.tree.map(lambda part: part.sum(0), sums)
+
+    def batch_sums(self, parameters: nnx.State, key: Key[Array, ""], *, length: Int[Array, ""], longest: int) -> Sums:
+        """Over one batch."""
+        batch_key, positions_key = jax.random.split(key)
+        size = self.cell.evaluate.batch
+        batch = self.cell.layout.batch(batch_key, jnp.full(size, length), longest)
+        positions = self.cell.schemes[1](positions_key, batch.lengths[:1], batch.tokens.shape[1], size)
+        logits = nnx.merge(self.graph, parameters)(batch.tokens, positions, lengths=batch.lengths[:1])
+        return count(logits, batch)
+
+
+def count(logits: Float[Array, "b t v"], batch: Batch) -> Sums:
+    """What is right in a batch. Logits that are not finite are wrong, whatever their argmax."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.targets)
+    right = (logits.argmax(-1) == batch.targets) & jnp.isfinite(losses)
+    return Sums(
+        examples=jnp.array(float(len(right))),
+        tokens=batch.scored.sum(dtype=jnp.float32),
+        exact=jnp.all(right | ~batch.scored, axis=-1).sum(dtype=jnp.float32),
+        right=jnp.sum(right, where=batch.scored, dtype=jnp.float32),
+        loss=jnp.sum(losses, where=batch.scored),
+    )
+
+
+def bucket(length: int, longest: int) -> int:
+    """The length whose padded program serves this one: the next power of two from 8 on, at most the longest."""
+    return min(max(8, 1 << (length - 1).bit_length()), longest)

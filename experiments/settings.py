@@ -1,0 +1,118 @@
+"""The settings of model, training and evaluation: typed, checked, and the same names in a config file."""
+
+import dataclasses
+from typing import Literal
+
+from experiments.tasks.base import Architecture
+from posenc.transformer import Norm, Placement
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """The one transformer.
+
+    Attributes:
+        architecture: "decoder" (causal) or "encoder" (bidirectional).
+        width: channels between the layers.
+        depth: layers.
+        heads: heads of each layer; they share the width evenly.
+        mlp_width: hidden channels of the MLPs; 0 for four times the width.
+        norm: "rms" or "layer".
+        placement: of the norms, "pre" or "post".
+        dropout: rate, in training only.
+    """
+
+    architecture: Architecture = "decoder"
+    width: int = 64
+    depth: int = 2
+    heads: int = 4
+    mlp_width: int = 0
+    norm: Norm = "rms"
+    placement: Placement = "pre"
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        at_least("model", self, 1, "width", "depth", "heads")
+        at_least("model", self, 0, "mlp_width")
+        if self.width % self.heads:
+            raise ValueError(
+                f"model.heads is {self.heads} and model.width {self.width}: heads share the width evenly. "
+                f"Change one of them."
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"model.dropout is {self.dropout}; expected a rate from 0 to below 1.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Training of one cell: Adam with decoupled weight decay, warm-up, then a cosine down to nothing.
+
+    Attributes:
+        steps: number of updates.
+        batch: examples in each.
+        min_length, max_length: lengths are drawn uniformly between the two, both included.
+        length: one length "per_batch", drawn from the step alone and so the same for all seeds, or "per_example".
+        learning_rate: at its peak.
+        warmup: steps until then.
+        weight_decay: of all parameters.
+        clip: the largest global norm of a gradient.
+    """
+
+    steps: int = 1000
+    batch: int = 32
+    min_length: int = 1
+    max_length: int = 10
+    length: Literal["per_batch", "per_example"] = "per_batch"
+    learning_rate: float = 1e-3
+    warmup: int = 100
+    weight_decay: float = 0.01
+    clip: float = 1.0
+
+    def __post_init__(self):
+        at_least("train", self, 1, "steps", "batch", "min_length")
+        at_least("train", self, 0, "warmup", "weight_decay")
+        for name in ("learning_rate", "clip"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"train.{name} is {getattr(self, name)}; expected a number above 0.")
+        if self.max_length < self.min_length:
+            raise ValueError(
+                f"train.max_length is {self.max_length}, below train.min_length, {self.min_length}. Swap or change them."
+            )
+        if self.warmup > self.steps:
+            raise ValueError(
+                f"train.warmup is {self.warmup} steps, more than train.steps, {self.steps}. Shorten the warm-up."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Evaluation of one cell.
+
+    Attributes:
+        lengths: to test at, ascending; those from min_length to max_length of training count as trained.
+        examples: at each length; the same ones for every encoding and every seed.
+        batch: examples at a time, a divisor of `examples`.
+        seed: from which the examples are drawn.
+    """
+
+    lengths: tuple[int, ...] = (5, 10, 15, 20)
+    examples: int = 256
+    batch: int = 64
+    seed: int = 0
+
+    def __post_init__(self):
+        at_least("evaluate", self, 1, "examples", "batch")
+        at_least("evaluate", self, 0, "seed")
+        if not self.lengths or min(self.lengths) < 1 or list(self.lengths) != sorted(set(self.lengths)):
+            raise ValueError(f"evaluate.lengths is {self.lengths}; expected ascending lengths from 1 on, each once.")
+        if self.examples % self.batch:
+            raise ValueError(
+                f"evaluate.batch is {self.batch} and does not divide evaluate.examples, {self.examples}. Change one."
+            )
+
+
+def at_least(section: str, settings: object, least: int, *names: str) -> None:
+    """Raises ValueError unless each of these settings is `least` or more."""
+    for name in names:
+        if getattr(settings, name) < least:
+            raise ValueError(f"{section}.{name} is {getattr(settings, name)}; expected {least} or more.")

@@ -1,0 +1,119 @@
+"""Training: a pure function of (cell, seed), all seeds of a cell in one compiled program.
+
+A step draws its batch inside the program, from its seed and its number alone: there is no input pipeline, and nothing
+to remember between steps but parameters, optimiser and the number. Lengths are traced, arrays are as long as the
+longest training length needs, so one compilation serves all lengths.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+from experiments.cells import Cell
+from experiments.tasks import Batch
+from posenc.shapes import Array, Float, Int, Key
+
+
+class State(NamedTuple):
+    """What training carries from step to step."""
+
+    parameters: nnx.State
+    optimizer: optax.OptState
+
+
+class Trainer:
+    """The training of one cell.
+
+    Args:
+        cell: what to train.
+    """
+
+    def __init__(self, cell: Cell):
+        self.cell = cell
+        self.optimizer = make_optimizer(cell)
+        self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
+        self.init = jax.jit(jax.vmap(self.init_one))
+        self.advance = jax.jit(jax.vmap(self.advance_one, in_axes=(0, 0, None, None)), donate_argnums=0)
+
+    def init_one(self, seed: Int[Array, ""]) -> State:
+        """The state before the first step. `init` takes an array of seeds."""
+        _, parameters = nnx.split(self.cell.transformer(nnx.Rngs(seed_key(seed, "init"))), nnx.Param)
+        return State(parameters, self.optimizer.init(parameters))
+
+    def advance_one(
+        self, state: State, seed: Int[Array, ""], start: Int[Array, ""], stop: Int[Array, ""]
+    ) -> tuple[State, Float[Array, ""]]:
+        """The state after the steps start .. stop-1, and their mean loss. `advance` takes states and seeds as arrays.
+
+        Start and stop are traced: one compilation, however the steps are cut into chunks.
+        """
+
+        def one(step, carry):
+            state, total = carry
+            state, loss = self.step(state, seed, step)
+            return state, total + loss
+
+        state, total = jax.lax.fori_loop(start, stop, one, (state, jnp.zeros(())))
+        return state, total / (stop - start)
+
+    def step(self, state: State, seed: Int[Array, ""], step: Int[Array, ""]) -> tuple[State, Float[Array, ""]]:
+        """One update, and the loss before it."""
+        batch_key, positions_key, dropout_key = jax.random.split(step_key(seed, step), 3)
+        lengths = self.lengths(batch_key, step)
+        batch = self.cell.layout.batch(batch_key, lengths, self.cell.train.max_length)
+        shared = batch.lengths[:1] if self.cell.train.length == "per_batch" else batch.lengths
+        positions = self.cell.schemes[0](positions_key, shared, batch.tokens.shape[1], len(lengths))
+
+        def loss_of(parameters):
+            model = nnx.merge(self.graph, parameters)
+            rngs = nnx.Rngs(dropout_key) if self.cell.model.dropout else None
+            return mean_loss(model(batch.tokens, positions, lengths=shared, rngs=rngs), batch)
+
+        loss, gradients = jax.value_and_grad(loss_of)(state.parameters)
+        updates, optimizer = self.optimizer.update(gradients, state.optimizer, state.parameters)
+        return State(optax.apply_updates(state.parameters, updates), optimizer), loss
+
+    def lengths(self, key: Key[Array, ""], step: Int[Array, ""]) -> Int[Array, "b"]:
+        """The length of each example of a batch."""
+        train = self.cell.train
+        if train.length == "per_batch":
+            key = jax.random.fold_in(jax.random.key(0), step)  # the same for all seeds
+            length = jax.random.randint(key, (), train.min_length, train.max_length + 1)
+            return jnp.full(train.batch, length)
+        return jax.random.randint(jax.random.fold_in(key, 0), (train.batch,), train.min_length, train.max_length + 1)
+
+
+def seed_key(seed: Int[Array, ""], purpose: str) -> Key[Array, ""]:
+    """The root of all that a seed decides, apart for each purpose."""
+    return jax.random.fold_in(jax.random.key(seed), ("init", "steps").index(purpose))
+
+
+def step_key(seed: Int[Array, ""], step: Int[Array, ""]) -> Key[Array, ""]:
+    """Everything random in a step comes from here."""
+    return jax.random.fold_in(seed_key(seed, "steps"), step)
+
+
+def mean_loss(logits: Float[Array, "b t v"], batch: Batch) -> Float[Array, ""]:
+    """Cross-entropy in nats per scored token, over the whole batch."""
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.targets)
+    return jnp.sum(losses, where=batch.scored) / jnp.sum(batch.scored)
+
+
+def make_optimizer(cell: Cell) -> optax.GradientTransformation:
+    """Clipped AdamW, warmed up and cooled down."""
+    train = cell.train
+    schedule = optax.warmup_cosine_decay_schedule(0.0, train.learning_rate, train.warmup, train.steps)
+    return optax.chain(
+        optax.clip_by_global_norm(train.clip), optax.adamw(schedule, weight_decay=train.weight_decay)
+    )
+
+
+@functools.cache
+def chunks(steps: int, pieces: int = 20) -> tuple[tuple[int, int], ...]:
+    """Where training pauses to show how it goes: (start, stop) of each piece."""
+    edges = [round(steps * i / pieces) for i in range(pieces + 1)]
+    return tuple((start, stop) for start, stop in zip(edges, edges[1:], strict=False) if start < stop)

@@ -1,0 +1,25 @@
+"""Positional encodings as small Flax modules, swapped by name into one transformer."""
+
+from posenc import testing
+from posenc.attention import Attention, attend, visibility
+from posenc.encodings import ENCODINGS, make, make_layers
+from posenc.encodings.base import Encoding
+from posenc.options import options_of
+from posenc.positions import SCHEMES, Positions, distance
+from posenc.transformer import Transformer
+
+__all__ = [
+    "ENCODINGS",
+    "SCHEMES",
+    "Attention",
+    "Encoding",
+    "Positions",
+    "Transformer",
+    "attend",
+    "distance",
+    "make",
+    "make_layers",
+    "options_of",
+    "testing",
+    "visibility",
+]

@@ -1,0 +1,80 @@
+"""A trained number for each head and each bucket of distances, added to the logits.
+
+    s_mn = q_m . k_n / sqrt(d) + b_h[bucket(m - n)]
+
+    bucket(r) = r                                                       for r < e
+              = e + floor((B - e) log(r / e) / log(max_distance / e))   beyond, at most B - 1,   e = B / 2
+
+Raffel et al. 2020, arXiv:1910.10683, section 2.1 and its code. Bidirectional: half of the buckets, B = buckets / 2, for
+keys behind or at the query, the other half for keys ahead of it; causal: B = buckets, and keys ahead share bucket 0.
+One table serves all layers. T5 itself leaves out 1/sqrt(d), which is the attention's affair and not this bias's. Bucket
+edges are computed in whole numbers: a float32 logarithm may put an edge on the wrong side.
+"""
+
+import jax.numpy as jnp
+from flax import nnx
+
+from posenc.encodings.base import Encoding, parameter
+from posenc.positions import distance, interpolated
+
+
+def bucket_starts(buckets: int, max_distance: int) -> list[int]:
+    """The least distance in each bucket of one direction, exactly.
+
+    (B - e) log(r / e) / log(M / e) >= j where r^(B - e) e^j >= M^j e^(B - e).
+    """
+    exact = buckets // 2
+    starts, r = list(range(exact)), exact
+    for j in range(buckets - exact):
+        while r ** (buckets - exact) * exact**j < max_distance**j * exact ** (buckets - exact):
+            r += 1
+        starts.append(r)
+    return starts
+
+
+class T5(Encoding):
+    """Bucketed scalar bias: near distances have a bucket each, far ones share buckets that widen as they go.
+
+    Args:
+        heads: heads of the attention, h.
+        buckets: rows of the table; even where `bidirectional`, 2 or more in each direction.
+        max_distance: all distances from here on fall into the last bucket, or earlier; more than the exact buckets.
+        bidirectional: whether keys ahead have buckets of their own.
+        init: of the table.
+    """
+
+    kind = "relative"
+
+    def __init__(
+        self,
+        heads: int,
+        *,
+        buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = False,
+        init=nnx.initializers.normal(0.02),
+        rngs: nnx.Rngs | None = None,
+        param_dtype=jnp.float32,
+    ):
+        one_way = buckets // 2 if bidirectional else buckets
+        if one_way < 2 or (bidirectional and buckets % 2):
+            least = "an even number from 4 on" if bidirectional else "2 or more"
+            raise ValueError(f"t5.buckets is {buckets}; expected {least}.")
+        if max_distance <= one_way // 2:
+            raise ValueError(
+                f"t5.max_distance is {max_distance}; expected more than the {one_way // 2} distances that have a "
+                f"bucket each (buckets is {buckets})."
+            )
+        self.one_way, self.max_distance, self.bidirectional = one_way, max_distance, bidirectional
+        self.table = parameter(rngs, init, (buckets, heads), param_dtype)
+
+    def bucket(self, r):
+        """The bucket of each whole distance, positive for keys behind."""
+        starts = jnp.asarray(bucket_starts(self.one_way, self.max_distance))
+        if not self.bidirectional:
+            return jnp.searchsorted(starts, jnp.maximum(r, 0), side="right") - 1
+        return jnp.searchsorted(starts, jnp.abs(r), side="right") - 1 + jnp.where(r < 0, self.one_way, 0)
+
+    def bias(self, q_positions, k_positions):
+        rows = interpolated(lambda r: self.table[...][self.bucket(r)], distance(q_positions, k_positions))
+        return jnp.moveaxis(rows, -1, 1)
