@@ -147,7 +147,9 @@ def expand(config: ConfigDict) -> list[Cell]:
 
 def described(overrides: Mapping[str, Any]) -> str:
     """The point of a sweep that an error is about."""
-    return ", ".join(f"{key.removesuffix('.name')}={value}" for key, value in overrides.items()) + ": " * bool(overrides)
+    return ", ".join(f"{key.removesuffix('.name')}={value}" for key, value in overrides.items()) + ": " * bool(
+        overrides
+    )
 
 
 def points(sweep: ConfigDict) -> Iterator[dict[str, Any]]:

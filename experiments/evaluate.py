@@ -48,7 +48,9 @@ class Evaluator:
         self.cell = cell
         self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
         one = jax.vmap(self.sums, in_axes=(0, None, None, None))
-        self.compiled = jax.jit(lambda parameters, key, length, longest: one(parameters, key, length, longest).metrics(), static_argnums=3)
+        self.compiled = jax.jit(
+            lambda parameters, key, length, longest: one(parameters, key, length, longest).metrics(), static_argnums=3
+        )
 
     def __call__(self, parameters: nnx.State) -> Iterator[tuple[int, dict[str, Array]]]:
         """For each length its metrics, one value per seed. `parameters` carry a leading axis of seeds."""

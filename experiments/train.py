@@ -36,7 +36,7 @@ class Trainer:
         self.cell = cell
         self.optimizer = make_optimizer(cell)
         self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
-        self.init = jax.jit(jax.vmap(self.init_one))
+        self.init = jax.vmap(self.init_one)
         self.advance = jax.jit(jax.vmap(self.advance_one, in_axes=(0, 0, None, None)), donate_argnums=0)
 
     def init_one(self, seed: Int[Array, ""]) -> State:
@@ -107,9 +107,7 @@ def make_optimizer(cell: Cell) -> optax.GradientTransformation:
     """Clipped AdamW, warmed up and cooled down."""
     train = cell.train
     schedule = optax.warmup_cosine_decay_schedule(0.0, train.learning_rate, train.warmup, train.steps)
-    return optax.chain(
-        optax.clip_by_global_norm(train.clip), optax.adamw(schedule, weight_decay=train.weight_decay)
-    )
+    return optax.chain(optax.clip_by_global_norm(train.clip), optax.adamw(schedule, weight_decay=train.weight_decay))
 
 
 @functools.cache

@@ -122,9 +122,7 @@ class Attention(nnx.Module):
         def drop(weights: Array) -> Array:
             return self.dropout(weights, deterministic=rngs is None, rngs=rngs)
 
-        out = attend(
-            encoding, q, k, v, positions, positions, visible, q_totals=totals, k_totals=totals, dropout=drop
-        )
+        out = attend(encoding, q, k, v, positions, positions, visible, q_totals=totals, k_totals=totals, dropout=drop)
         return self.out(out.reshape(*x.shape[:2], -1))
 
     def split(self, x: Float[Array, "b t n"]) -> Float[Array, "b t h d"]:

@@ -47,7 +47,9 @@ class Positions:
         values = jnp.asarray(positions.values if isinstance(positions, Positions) else positions)
         wide = jnp.issubdtype(values.dtype, jnp.floating) and values.dtype.itemsize >= 4
         if not (wide or jnp.issubdtype(values.dtype, jnp.integer)):
-            raise TypeError(f"positions are {values.dtype}; expected whole numbers or float32. Convert them before use.")
+            raise TypeError(
+                f"positions are {values.dtype}; expected whole numbers or float32. Convert them before use."
+            )
         if values.ndim not in (1, 2):
             raise ValueError(f"positions have shape {values.shape}; expected [tokens] or [1 or batch, tokens].")
         if jnp.issubdtype(values.dtype, jnp.unsignedinteger):

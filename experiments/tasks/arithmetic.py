@@ -45,7 +45,9 @@ class Addition(Task):
         )
         total = add(first, second)
         if not self.reversed_digits:
-            first, second, total = (turned(digits, n) for digits, n in ((first, length), (second, length), (total, length + 1)))
+            first, second, total = (
+                turned(digits, n) for digits, n in ((first, length), (second, length), (total, length + 1))
+            )
         slot = jnp.arange(self.input_length(longest))
         second_there = second[jnp.clip(slot - length - 1, 0, longest - 1)]
         first_there = jnp.where(slot == length, PLUS, first[jnp.minimum(slot, longest - 1)])

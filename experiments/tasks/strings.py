@@ -1,9 +1,9 @@
 """Strings of symbols, drawn uniformly: say them again, backwards, in order, or say how many there are of one kind.
 
-    copy      3 1 4 1 -> 3 1 4 1        sort      3 1 4 1 -> 1 1 3 4
-              0 2     -> 0 2                      2 0     -> 0 2
-    reverse   3 1 4 1 -> 1 4 1 3        parity    1 0 1 1 -> 1      (three ones: odd)
-              0 2     -> 2 0                      1 1     -> 0      (two ones: even)
+copy      3 1 4 1 -> 3 1 4 1        sort      3 1 4 1 -> 1 1 3 4
+          0 2     -> 0 2                      2 0     -> 0 2
+reverse   3 1 4 1 -> 1 4 1 3        parity    1 0 1 1 -> 1      (three ones: odd)
+          0 2     -> 2 0                      1 1     -> 0      (two ones: even)
 """
 
 import dataclasses

@@ -69,7 +69,9 @@ class RoPE(Encoding):
         """`x` of shape ``[b, t, h, d]``, turned; angles and products in float32 or wider, the dtype of `x` kept."""
         dtype = jnp.promote_types(x.dtype, jnp.float32)
         turned = self.turned_channels(x.shape[-1])
-        angles = Positions.of(positions).values.astype(dtype)[:, :, None, None] * self.frequencies(turned)[None, None, None]
+        angles = (
+            Positions.of(positions).values.astype(dtype)[:, :, None, None] * self.frequencies(turned)[None, None, None]
+        )
         cos, sin = jnp.cos(angles), jnp.sin(angles)
         first, second = self.pairs(x[..., :turned].astype(dtype))
         pairs = first * cos - second * sin, first * sin + second * cos

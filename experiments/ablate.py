@@ -1,0 +1,144 @@
+"""The main job: a config becomes cells, cells become rows, rows become a table and a picture.
+
+    python -m experiments.ablate --config=configs/quickstart.py --results=results/quickstart
+    python -m experiments.ablate --config=configs/quickstart.py --results=DIR --config.sweep.encoding=rope,t5
+
+Any field of the config can be set on the command line; `--config.sweep.AXIS=a,b` narrows or adds an axis of the sweep.
+All cells are checked before the first one runs. What is finished is not run again: the same command goes on where it
+was stopped, and a command that asks for more cells or seeds runs only those.
+"""
+
+import ast
+import sys
+import time
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from absl import app, flags, logging
+from ml_collections import ConfigDict, config_flags
+from rich.console import Console
+
+from experiments import report, results
+from experiments.cells import Cell, check_seeds, expand
+from experiments.evaluate import Evaluator
+from experiments.progress import View
+from experiments.results import CellFolder
+from experiments.train import Trainer, chunks
+
+WRONG_INPUT = 2  # exit code
+
+
+class TupleParser(flags.ArgumentParser):
+    """Tuples of anything on the command line: rope,t5 or 8,16,32; ml_collections alone reads no strings."""
+
+    def parse(self, argument):
+        if not isinstance(argument, str):
+            return argument
+        words = (word.strip() for word in argument.strip().removeprefix("(").removesuffix(")").split(","))
+        return tuple(literal(word) for word in words if word)
+
+    def flag_type(self):
+        return "tuple, its values separated by commas"
+
+
+def literal(word: str):
+    """A number where it is one, and the word itself otherwise."""
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word
+
+
+config_flags.register_flag_parser_for_type(tuple, TupleParser())
+CONFIG = config_flags.DEFINE_config_file("config", None, "The config file: Python, run as such.", lock_config=True)
+RESULTS = flags.DEFINE_string("results", None, "The folder for the results; it may hold earlier ones.")
+
+
+def ablate(config: ConfigDict, folder: str | Path, console: Console | None = None) -> None:
+    """Runs what is missing of a sweep, then reports on all that the folder holds.
+
+    Args:
+        config: as a config file gives it.
+        folder: for the results.
+        console: where progress and table are shown; standard output where it is None.
+
+    Raises:
+        ValueError: the config, or what stands in the folder, is not what it should be. Nothing has been run.
+    """
+    console, folder = console or Console(), Path(folder)
+    seeds, cells = check_seeds(config.seeds), expand(config)
+    folders = [CellFolder(folder, cell) for cell in cells]
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; expected a folder for the results.")
+    for one in folders:
+        one.check()
+    missing = [(one, [seed for seed in seeds if seed not in one.done()]) for one in folders]
+    missing = [(one, block) for one, block in missing if block]
+    console.print(f"{len(cells)} cells, {len(cells) - len(missing)} of them done; seeds 0 to {seeds[-1]}.")
+    with View(console, len(missing), sum(one.cell.train.steps for one, _ in missing)) as view:
+        for one, block in missing:
+            run(one, block, view)
+    report.make(folder, console)
+
+
+def run(folder: CellFolder, seeds: list[int], view: View) -> None:
+    """Trains and evaluates one cell with some seeds, in one program each, and writes down what came out."""
+    cell, started = folder.cell, time.monotonic()
+    view.start(f"{cell.label('encoding')} on {cell.label('task')}")
+    folder.start()
+    trainer, array = Trainer(cell), jnp.asarray(seeds, jnp.uint32)
+    state, training = trainer.init(array), []
+    for start, stop in chunks(cell.train.steps):
+        state, losses = trainer.advance(state, array, start, stop)
+        losses = np.asarray(losses)
+        training += [dict(seed=seed, step=stop, loss=float(losses[i])) for i, seed in enumerate(seeds)]
+        view.step(stop, cell.train.steps, losses.mean())
+    rows = []
+    for length, metrics in Evaluator(cell)(state.parameters):
+        rows += results.rows_of(cell, seeds, length, {name: np.asarray(value) for name, value in metrics.items()})
+    folder.finish(seeds, rows, training, state.parameters, time.monotonic() - started)
+    view.finish(cell.train.steps, summary(cell, rows), time.monotonic() - started)
+
+
+def summary(cell: Cell, rows: list[dict]) -> str:
+    """The exact match of a cell in a few words."""
+    exact = [row for row in rows if row["metric"] == "exact_match"]
+    parts = []
+    for trained, word in ((True, "trained lengths"), (False, "beyond")):
+        values = [row["value"] for row in exact if row["trained"] == trained]
+        parts += [f"{np.mean(values):.2f} at {word}"] if values else []
+    return "exact match " + ", ".join(parts)
+
+
+def main(argv: list[str]) -> None:
+    if flags.FLAGS["verbosity"].using_default_value:
+        logging.set_verbosity(logging.WARNING)  # checkpointing would tell of every file
+    if len(argv) > 1:
+        fail(f"{' '.join(argv[1:])!r} is not understood: options begin with --, as in --config=FILE --results=DIR.")
+    if CONFIG.value is None or not RESULTS.value:
+        fail(
+            "--config=FILE and --results=DIR are needed, as in --config=configs/quickstart.py --results=results/quickstart."
+        )
+    try:
+        ablate(CONFIG.value, RESULTS.value)
+    except ValueError as error:
+        fail(str(error))
+
+
+def parse(argv: list[str]) -> list[str]:
+    """Reads the command line; what the user got wrong there ends in a sentence, not in a traceback."""
+    try:
+        return flags.FLAGS(argv)
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError, SyntaxError) as error:
+        fail(str(error))
+
+
+def fail(message: str) -> None:
+    """Ends the program over something that the user can mend."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(WRONG_INPUT)
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=parse)
