@@ -117,9 +117,7 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         fail(f"{' '.join(argv[1:])!r} is not understood: options begin with --, as in --config=FILE --results=DIR.")
     if CONFIG.value is None or not RESULTS.value:
-        fail(
-            "--config=FILE and --results=DIR are needed, as in --config=configs/quickstart.py --results=results/quickstart."
-        )
+        fail("--config=FILE and --results=DIR are needed, as in --config=configs/quickstart.py --results=results/mine.")
     try:
         ablate(CONFIG.value, RESULTS.value)
     except ValueError as error:

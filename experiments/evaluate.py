@@ -47,17 +47,20 @@ class Evaluator:
     def __init__(self, cell: Cell):
         self.cell = cell
         self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
-        one = jax.vmap(self.sums, in_axes=(0, None, None, None))
-        self.compiled = jax.jit(
-            lambda parameters, key, length, longest: one(parameters, key, length, longest).metrics(), static_argnums=3
-        )
+        self.metrics = jax.jit(self.all_seeds, static_argnames="longest")
 
     def __call__(self, parameters: nnx.State) -> Iterator[tuple[int, dict[str, Array]]]:
         """For each length its metrics, one value per seed. `parameters` carry a leading axis of seeds."""
         lengths = self.cell.evaluate.lengths
         for length in lengths:
             key = jax.random.fold_in(jax.random.key(self.cell.evaluate.seed), length)
-            yield length, self.compiled(parameters, key, length, bucket(length, lengths[-1]))
+            yield length, self.metrics(parameters, key, length, longest=bucket(length, lengths[-1]))
+
+    def all_seeds(
+        self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], *, longest: int
+    ) -> dict[str, Array]:
+        """The metrics of each seed at one length, in arrays for `longest`."""
+        return jax.vmap(lambda one: self.sums(one, key, length, longest))(parameters).metrics()
 
     def sums(self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], longest: int) -> Sums:
         """Over all examples of one length, a batch at a time, for one seed."""

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 
 PLAIN_EVERY = 10.0  # seconds between plain lines
@@ -53,10 +54,8 @@ class View:
     def show(self, state: str, steps: int) -> None:
         """The bar; or a line, now and then."""
         left = self.left(steps)
-        self.bar.update(
-            self.task, completed=steps, description=f"[{self.cell}/{self.cells}] {self.name}".replace("[", r"\[")
-        )
-        self.bar.update(self.task, state=f"{state}{left}")
+        self.bar.update(self.task, completed=steps, description=f"{self.cell}/{self.cells} {escape(self.name)}")
+        self.bar.update(self.task, state=escape(f"{state}{left}"))
         if not self.console.is_terminal and time.monotonic() - self.shown > PLAIN_EVERY:
             self.shown = time.monotonic()
             self.console.print(f"[{self.cell}/{self.cells}] {self.name}: {state}{left}", markup=False)

@@ -18,7 +18,7 @@ from rich.table import Table
 from experiments.results import load
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
 CONFIDENCE = 0.95
 METRIC = "exact_match"
@@ -127,8 +127,8 @@ def markdown(table: pandas.DataFrame, rows: pandas.DataFrame) -> str:
     text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
     return (
         f"# Exact match by encoding and task\n\n{text}\n\n{note(table)}\n\n![Exact match by length]({PICTURE})\n\n"
-        f"{rows['cell'].nunique()} cells, {len(rows)} rows. Lines are means over seeds, bands reach from the lowest seed "
-        "to the highest, the trained lengths are shaded, and dots mark the best blind guess.\n"
+        f"{rows['cell'].nunique()} cells, {len(rows)} rows. Lines are means over seeds, bands reach from the lowest "
+        "seed to the highest, the trained lengths are shaded, and dots mark the best blind guess.\n"
     )
 
 

@@ -125,17 +125,14 @@ class CellFolder:
         Raises:
             KeyError: the seed is not done.
         """
-        for seeds in self.status().get("blocks", []):
-            if seed in seeds:
-                trainer = Trainer(self.cell)
-                one = jax.eval_shape(trainer.init_one, 0).parameters
-                like = jax.tree.map(
-                    lambda x: jax.ShapeDtypeStruct((len(seeds), *x.shape), x.dtype), nnx.to_pure_dict(one)
-                )
-                stacked = ocp.load(self.path.resolve() / block(seeds), like)
-                nnx.replace_by_pure_dict(one, jax.tree.map(lambda x: x[seeds.index(seed)], stacked))
-                return one
-        raise KeyError(f"{self.path} has no results of seed {seed}; done are {self.done()}.")
+        together = next((seeds for seeds in self.status().get("blocks", []) if seed in seeds), None)
+        if together is None:
+            raise KeyError(f"{self.path} has no results of seed {seed}; done are {self.done()}.")
+        one = jax.eval_shape(Trainer(self.cell).init_one, 0).parameters
+        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(together), *x.shape), x.dtype), nnx.to_pure_dict(one))
+        stacked = ocp.load(self.path.resolve() / block(together), like)
+        nnx.replace_by_pure_dict(one, jax.tree.map(lambda x: x[together.index(seed)], stacked))
+        return one
 
 
 def block(seeds: Sequence[int]) -> str:

@@ -76,7 +76,7 @@ class Train:
                 raise ValueError(f"train.{name} is {getattr(self, name)}; expected a number above 0.")
         if self.max_length < self.min_length:
             raise ValueError(
-                f"train.max_length is {self.max_length}, below train.min_length, {self.min_length}. Swap or change them."
+                f"train.max_length is {self.max_length}, below train.min_length, {self.min_length}. Change one of them."
             )
         if self.warmup > self.steps:
             raise ValueError(

@@ -6,6 +6,7 @@ longest training length needs, so one compilation serves all lengths.
 """
 
 import functools
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -114,4 +115,4 @@ def make_optimizer(cell: Cell) -> optax.GradientTransformation:
 def chunks(steps: int, pieces: int = 20) -> tuple[tuple[int, int], ...]:
     """Where training pauses to show how it goes: (start, stop) of each piece."""
     edges = [round(steps * i / pieces) for i in range(pieces + 1)]
-    return tuple((start, stop) for start, stop in zip(edges, edges[1:], strict=False) if start < stop)
+    return tuple((start, stop) for start, stop in itertools.pairwise(edges) if start < stop)

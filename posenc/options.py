@@ -38,9 +38,14 @@ def options_of(cls: type) -> dict[str, Any]:
     """The options of a class with their defaults, in the order of its constructor."""
     return {
         name: parameter.default
-        for name, parameter in inspect.signature(cls.__init__).parameters.items()
+        for name, parameter in signature_of(cls).items()
         if parameter.default is not parameter.empty and name not in GIVEN and not name.endswith("init")
     }
+
+
+def signature_of(cls: type) -> Mapping[str, inspect.Parameter]:
+    """The constructor's parameters; NNX's metaclass hides them from a look at the class itself."""
+    return inspect.signature(cls.__init__).parameters  # type: ignore[misc]
 
 
 def build(cls: type[T], name: str, options: Mapping[str, Any], **given: Any) -> T:
@@ -50,14 +55,14 @@ def build(cls: type[T], name: str, options: Mapping[str, Any], **given: Any) -> 
         ValueError: an option is unknown or is not of the kind that the signature declares.
     """
     check_options(cls, name, options)
-    asked = inspect.signature(cls.__init__).parameters
+    asked = signature_of(cls)
     return cls(**{key: value for key, value in given.items() if key in asked}, **options)
 
 
 def check_options(cls: type, name: str, options: Mapping[str, Any]) -> None:
     """Raises ValueError unless every option is known to `cls` and is of the declared kind. `name` is for the error."""
     known = options_of(cls)
-    kinds = typing.get_type_hints(cls.__init__)
+    kinds = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
     for option, value in options.items():
         if option not in known:
             listed = ", ".join(known) or "none, it takes no options"

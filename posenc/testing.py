@@ -56,7 +56,7 @@ class Case:
             self.cls, self.cls.__name__, self.options | options, width=WIDTH, heads=HEADS, head_dim=HEAD_DIM,
             value_dim=VALUE_DIM, bidirectional=self.bidirectional, rngs=nnx.Rngs(0),
         )  # fmt: skip
-        graph, parameters, rest = nnx.split(encoding, nnx.Param, ...)
+        graph, parameters, rest = _parts(encoding)
         return nnx.merge(graph, jax.tree.map(_away_from_zero, parameters), rest)
 
     @property
@@ -145,17 +145,10 @@ def hooks_keep_shape_and_dtype(case: Case) -> None:
 def _check_bias_and_steps(encoding: Encoding, x: Array, positions: Array, manner: str) -> None:
     bias, steps = encoding.bias(positions, positions), encoding.steps(x, positions)
     lead = 1 if positions.ndim == 1 else BATCH
-    if bias is not None:
-        shape = (lead, HEADS, TOKENS, TOKENS)
+    for hook, got, shape in (("bias", bias, (lead, HEADS, TOKENS, TOKENS)), ("steps", steps, (BATCH, TOKENS, HEADS))):
         _require(
-            bias.shape == shape and bias.dtype == jnp.float32,
-            f"bias, positions {manner}: gave {bias.dtype}{bias.shape}, expected float32{shape}",
-        )
-    if steps is not None:
-        shape = (BATCH, TOKENS, HEADS)
-        _require(
-            steps.shape == shape and steps.dtype == jnp.float32,
-            f"steps, positions {manner}: gave {steps.dtype}{steps.shape}, expected float32{shape}",
+            got is None or (got.shape == shape and got.dtype == jnp.float32),
+            f"{hook}, positions {manner}: expected float32{shape}, got {got}",
         )
 
 
@@ -243,7 +236,7 @@ def consecutive_is_only_a_promise(case: Case) -> None:
 
 def every_parameter_gets_a_gradient(case: Case) -> None:
     """No parameter is without effect, and all gradients are finite."""
-    graph, parameters, rest = nnx.split(case.build(), nnx.Param, ...)
+    graph, parameters, rest = _parts(case.build())
     positions = case.position_sets(case.build())["skipping"]
 
     def loss(parameters: nnx.State) -> Array:
@@ -299,12 +292,12 @@ def compiled_is_the_same(case: Case) -> None:
 def calls_leave_no_trace(case: Case) -> None:
     """There is no state but parameters, and a call changes none of them: twice the same call, twice the same bits."""
     encoding = case.build()
-    _, parameters, rest = nnx.split(encoding, nnx.Param, ...)
+    _, parameters, rest = _parts(encoding)
     _require(not jax.tree.leaves(rest), f"it holds more than parameters: {rest}")
     before = jax.tree.leaves(parameters)
     first, second = (_output(case, encoding, jnp.arange(TOKENS)) for _ in range(2))
     _require(_same(first, second), "the same call twice gives different bits")
-    after = jax.tree.leaves(nnx.split(encoding, nnx.Param)[1])
+    after = jax.tree.leaves(_parts(encoding)[1])
     _require(len(before) == len(after) and all(map(_same, before, after)), "a call changed the module's state")
 
 
@@ -329,6 +322,12 @@ RULES: dict[str, Callable[[Case], None]] = {
 def _require(holds: Any, message: str) -> None:
     if not bool(holds):
         raise ContractError(message)
+
+
+def _parts(encoding: Encoding) -> tuple[Any, nnx.State, nnx.State]:
+    """Structure, parameters, and whatever else it holds."""
+    graph, *states = nnx.split(encoding, nnx.Param, ...)
+    return graph, states[0], states[1]
 
 
 def _away_from_zero(parameter: Array) -> Array:
@@ -396,5 +395,5 @@ def _other(case: Case, option: str) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
-        return type(value)(value / 2) if value else type(value)(1)
+        return 1 if not value else value // 2 if isinstance(value, int) else value / 2
     raise ContractError(f"name another value of {option} in others={{{option!r}: ...}}; its kind is {kind}")
