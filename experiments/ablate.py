@@ -55,6 +55,24 @@ CONFIG = config_flags.DEFINE_config_file("config", None, "The config file: Pytho
 RESULTS = flags.DEFINE_string("results", None, "The folder for the results; it may hold earlier ones.")
 
 
+Work = list[tuple[CellFolder, list[int]]]  # cells, each with the seeds that are to run
+
+
+def plan(config: ConfigDict, folder: Path) -> tuple[Work, Work]:
+    """What a config asks for, and what of it is missing in a results folder. Runs and writes nothing.
+
+    Raises:
+        ValueError: the config, or what stands in the folder, is not what it should be.
+    """
+    seeds, folders = check_seeds(config.seeds), [CellFolder(folder, cell) for cell in expand(config)]
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; expected a folder for the results. Choose another one.")
+    for one in folders:
+        one.check()
+    missing = [(one, [seed for seed in seeds if seed not in one.done()]) for one in folders]
+    return [(one, seeds) for one in folders], [(one, block) for one, block in missing if block]
+
+
 def ablate(config: ConfigDict, folder: str | Path, console: Console | None = None) -> None:
     """Runs what is missing of a sweep, then reports on all that the folder holds.
 
@@ -64,18 +82,14 @@ def ablate(config: ConfigDict, folder: str | Path, console: Console | None = Non
         console: where progress and table are shown; standard output where it is None.
 
     Raises:
-        ValueError: the config, or what stands in the folder, is not what it should be. Nothing has been run.
+        ValueError: as in `plan`.
     """
-    console, folder = console or Console(), Path(folder)
-    seeds, cells = check_seeds(config.seeds), expand(config)
-    folders = [CellFolder(folder, cell) for cell in cells]
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; expected a folder for the results.")
-    for one in folders:
-        one.check()
-    missing = [(one, [seed for seed in seeds if seed not in one.done()]) for one in folders]
-    missing = [(one, block) for one, block in missing if block]
-    console.print(f"{len(cells)} cells, {len(cells) - len(missing)} of them done; seeds 0 to {seeds[-1]}.")
+    execute(*plan(config, Path(folder)), Path(folder), console or Console())
+
+
+def execute(asked: Work, missing: Work, folder: Path, console: Console) -> None:
+    """Runs the missing cells one after the other, then reports."""
+    console.print(f"{len(asked)} cells, {len(asked) - len(missing)} of them done; {len(asked[0][1])} seeds each.")
     with View(console, len(missing), sum(one.cell.train.steps for one, _ in missing)) as view:
         for one, block in missing:
             run(one, block, view)
@@ -112,24 +126,37 @@ def summary(cell: Cell, rows: list[dict]) -> str:
 
 
 def main(argv: list[str]) -> None:
-    if flags.FLAGS["verbosity"].using_default_value:
-        logging.set_verbosity(logging.WARNING)  # checkpointing would tell of every file
     if len(argv) > 1:
         fail(f"{' '.join(argv[1:])!r} is not understood: options begin with --, as in --config=FILE --results=DIR.")
     if CONFIG.value is None or not RESULTS.value:
         fail("--config=FILE and --results=DIR are needed, as in --config=configs/quickstart.py --results=results/mine.")
+    path = Path(config_flags.get_config_filename(flags.FLAGS["config"]).split(":")[0])
+    if not path.is_file():
+        fail(f"there is no config file {path}; expected a Python file, as configs/quickstart.py is one.")
     try:
-        ablate(CONFIG.value, RESULTS.value)
+        asked, missing = plan(CONFIG.value, Path(RESULTS.value))
     except ValueError as error:
         fail(str(error))
+    execute(asked, missing, Path(RESULTS.value), Console())
 
 
 def parse(argv: list[str]) -> list[str]:
     """Reads the command line; what the user got wrong there ends in a sentence, not in a traceback."""
     try:
-        return flags.FLAGS(argv)
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError, SyntaxError) as error:
-        fail(str(error))
+        rest = flags.FLAGS(argv)
+    except (AttributeError, KeyError) as error:
+        fail(f"the config has no field {one_line(error)}")
+    except (flags.Error, TypeError, ValueError, OSError, SyntaxError) as error:
+        fail(one_line(error))
+    if flags.FLAGS["verbosity"].using_default_value:
+        flags.FLAGS.verbosity = logging.WARNING  # at INFO, checkpointing tells of every file
+    return rest
+
+
+def one_line(error: Exception) -> str:
+    """The message of an error, on one line. The text of a KeyError is its key, quoted; it means its argument."""
+    text = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return " ".join(str(text).split())
 
 
 def fail(message: str) -> None:

@@ -78,9 +78,9 @@ class Train:
             raise ValueError(
                 f"train.max_length is {self.max_length}, below train.min_length, {self.min_length}. Change one of them."
             )
-        if self.warmup > self.steps:
+        if self.warmup >= self.steps:
             raise ValueError(
-                f"train.warmup is {self.warmup} steps, more than train.steps, {self.steps}. Shorten the warm-up."
+                f"train.warmup is {self.warmup} of {self.steps} steps (train.steps); expected fewer. Shorten it."
             )
 
 

@@ -239,7 +239,7 @@ def every_parameter_gets_a_gradient(case: Case) -> None:
     graph, parameters, rest = _parts(case.build())
     positions = case.position_sets(case.build())["skipping"]
 
-    def loss(parameters: nnx.State) -> Array:
+    def loss(parameters: Any) -> Array:
         return jnp.sum(_output(case, nnx.merge(graph, parameters, rest, copy=True), positions) ** 2)
 
     for path, gradient in jax.tree_util.tree_leaves_with_path(jax.grad(loss)(parameters)):
@@ -324,7 +324,7 @@ def _require(holds: Any, message: str) -> None:
         raise ContractError(message)
 
 
-def _parts(encoding: Encoding) -> tuple[Any, nnx.State, nnx.State]:
+def _parts(encoding: Encoding) -> tuple[Any, Any, Any]:
     """Structure, parameters, and whatever else it holds."""
     graph, *states = nnx.split(encoding, nnx.Param, ...)
     return graph, states[0], states[1]

@@ -47,10 +47,10 @@ class Sinusoidal(Encoding):
         init = nnx.initializers.constant(width**-0.5)
         self.scale = parameter(rngs, init, (), param_dtype) if learned_scale else None
 
-    def table(self, positions):
-        """The waves themselves, ``[1|b, t, m]``, float32 or wider."""
+    def table(self, positions, dtype=jnp.float32):
+        """The waves themselves, ``[1|b, t, m]``, in float32 or, where `dtype` is, wider."""
         values = Positions.of(positions).values
-        dtype = jnp.promote_types(values.dtype, jnp.float32)
+        dtype = jnp.promote_types(dtype, jnp.float32)
         pair = jnp.arange(self.width // 2, dtype=dtype)
         angles = values.astype(dtype)[..., None] * self.base ** (-2 * pair / self.width)[None, None]
         waves = jnp.sin(angles), jnp.cos(angles)
@@ -59,7 +59,7 @@ class Sinusoidal(Encoding):
         return jnp.stack(waves, axis=-1).reshape(*angles.shape[:-1], self.width)
 
     def embeddings(self, x, positions):
-        table = self.table(positions)
+        table = self.table(positions, x.dtype)
         if self.scale is not None:
             table = table * self.scale[...]
         return x + table.astype(x.dtype)

@@ -1,0 +1,143 @@
+"""Training is a pure function of cell and seed, compiled once, for any encoding and any backend."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from experiments.cells import default_config, expand, override
+from experiments.train import Trainer, chunks, mean_loss, step_key
+from posenc import ENCODINGS
+
+SEEDS = jnp.arange(3, dtype=jnp.uint32)
+
+
+def tiny_cell(**changes):
+    """A cell of a few thousand parameters; changes name config paths, with __ for the dots."""
+    config = default_config()
+    settings = {
+        "encoding.name": "rope", "task.name": "reverse", "model.width": 16, "model.depth": 1, "model.heads": 2,
+        "train.steps": 40, "train.warmup": 5, "train.batch": 4, "train.max_length": 4, "train.learning_rate": 3e-3,
+        "evaluate.lengths": (2, 4, 6), "evaluate.examples": 16, "evaluate.batch": 8,
+    }  # fmt: skip
+    for path, value in (settings | {key.replace("__", "."): value for key, value in changes.items()}).items():
+        override(config, path, value)
+    return expand(config)[0]
+
+
+def losses_step_by_step(trainer, seeds, steps=30):
+    state, losses = trainer.init(seeds), []
+    for step in range(steps):
+        state, loss = trainer.advance(state, seeds, step, step + 1)
+        losses.append(loss)
+    return np.stack(losses)
+
+
+def test_a_seed_alone_and_in_a_batch_of_seeds_go_the_same_way():
+    trainer = Trainer(tiny_cell(model__dropout=0.1))
+    together, alone = trainer.init(SEEDS), trainer.init(SEEDS[1:2])
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1:2], b), together, alone)
+    apart = losses_step_by_step(trainer, SEEDS[1:2])
+    np.testing.assert_allclose(losses_step_by_step(trainer, SEEDS)[:, 1:2], apart, atol=1e-5)
+    assert np.abs(losses_step_by_step(trainer, SEEDS[:1]) - apart).max() > 1e-3  # another seed, another way
+
+
+def test_cutting_the_steps_into_chunks_changes_no_bit():
+    trainer = Trainer(tiny_cell(model__dropout=0.1))
+    whole, loss = trainer.advance(trainer.init(SEEDS), SEEDS, 0, 12)
+    state, losses = trainer.init(SEEDS), []
+    for start, stop in ((0, 1), (1, 7), (7, 12)):
+        state, mean = trainer.advance(state, SEEDS, start, stop)
+        losses.append(mean * (stop - start))
+    jax.tree.map(np.testing.assert_array_equal, whole, state)
+    np.testing.assert_allclose(loss, sum(losses) / 12, rtol=1e-5)
+
+
+def test_lengths_and_chunks_share_one_compilation(monkeypatch):
+    traces, original = [], Trainer.step
+    monkeypatch.setattr(Trainer, "step", lambda *args: traces.append(1) or original(*args))
+    trainer = Trainer(tiny_cell())
+    state = trainer.init(SEEDS)
+    for start, stop in ((0, 3), (3, 4), (4, 20)):
+        state, _ = trainer.advance(state, SEEDS, start, stop)
+    assert trainer.advance._cache_size() == 1
+    assert len(traces) <= 2  # a loop's body may be traced twice to settle its types
+
+
+def test_every_step_and_every_seed_draws_another_batch():
+    trainer = Trainer(tiny_cell(train__length="per_example"))
+    keys = [step_key(seed, step) for seed in range(4) for step in range(4)]
+    batches = [trainer.cell.layout.batch(key, jnp.full(4, 4), 4).tokens.tobytes() for key in keys]
+    assert len(set(batches)) == len(batches)
+
+
+@pytest.mark.parametrize("length", ["per_batch", "per_example"])
+def test_training_lengths_are_uniform_and_per_batch_the_same_for_all_seeds(length):
+    trainer = Trainer(tiny_cell(train__length=length, train__min_length=2))
+
+    def lengths(seed):
+        return jax.vmap(lambda step: trainer.lengths(step_key(seed, step), step))(jnp.arange(600))
+
+    first, second = lengths(0), lengths(1)
+    counts = np.bincount(np.asarray(first).ravel(), minlength=5)[2:]
+    assert len(counts) == 3
+    assert (counts / counts.sum() > 0.27).all()
+    assert np.array_equal(first, second) == (length == "per_batch")
+    assert (np.ptp(first, axis=1) == 0).all() == (length == "per_batch")
+
+
+def test_loss_is_the_mean_over_scored_tokens_only():
+    cell = tiny_cell()
+    batch = cell.layout.batch(jax.random.key(0), jnp.array([1, 3, 4, 2]), 4)
+    logits = jax.random.normal(jax.random.key(1), (*batch.tokens.shape, cell.layout.vocabulary))
+    probabilities = np.exp(np.asarray(logits, np.float64))
+    probabilities /= probabilities.sum(-1, keepdims=True)
+    expected = [
+        -np.log(probabilities[b, t, batch.targets[b, t]])
+        for b, t in np.ndindex(batch.tokens.shape)
+        if batch.scored[b, t]
+    ]
+    assert len(expected) == 1 + 3 + 4 + 2 + 4  # answers and their ends
+    np.testing.assert_allclose(mean_loss(logits, batch), np.mean(expected), rtol=1e-5)
+
+
+def test_the_learning_rate_warms_up_and_cools_down():
+    trainer = Trainer(tiny_cell(train__steps=20, train__warmup=10, train__weight_decay=0.0))
+    parameters = {"w": jnp.ones(3)}
+    state, sizes = trainer.optimizer.init(parameters), []
+    for _ in range(20):
+        updates, state = trainer.optimizer.update({"w": jnp.ones(3)}, state, parameters)
+        sizes.append(float(optax.tree.norm(updates)))
+    assert np.argmax(sizes) in (10, 11)
+    assert sizes[0] == 0
+    assert sizes[-1] < 0.1 * max(sizes)
+
+
+@pytest.mark.parametrize("architecture", ["decoder", "encoder"])
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_every_training_step_lowers_for_cpu_cuda_and_tpu(name, architecture):
+    trainer = Trainer(tiny_cell(encoding__name=name, model__architecture=architecture, model__dropout=0.1))
+    state = jax.eval_shape(trainer.init, SEEDS)
+    lowered = trainer.advance.trace(state, SEEDS, 0, 1).lower(lowering_platforms=("cpu", "cuda", "tpu"))
+    assert "stablehlo" in lowered.as_text()
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_few_steps_lower_the_loss(name):
+    trainer = Trainer(tiny_cell(encoding__name=name, task__name="sort", train__steps=60))
+    state, first = trainer.advance(trainer.init(SEEDS), SEEDS, 0, 5)
+    _, last = trainer.advance(state, SEEDS, 5, 60)
+    assert (last < first - 0.2).all()
+
+
+def test_chunks_cover_all_steps_once():
+    for steps in (1, 7, 20, 333):
+        covered = [step for start, stop in chunks(steps) for step in range(start, stop)]
+        assert covered == list(range(steps))
+
+
+def test_the_model_holds_nothing_but_parameters():
+    cell = tiny_cell(model__dropout=0.5)
+    assert not jax.tree.leaves(nnx.state(cell.transformer(nnx.Rngs(0)), nnx.Not(nnx.Param)))
