@@ -1,17 +1,22 @@
 # Both commands of the README start from nothing but Python 3.11+ and make: each creates .venv when it is missing.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: quickstart test lint format lock clean
+# What the tests compile is kept beside them: the second pass and the second worker find it there.
+test: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 
-quickstart: .venv/installed  ## the main job: six encodings, two tasks, three seeds
+.PHONY: quickstart test lint format lock
+
+quickstart: .venv/installed  ## the main job: six encodings, three tasks, three seeds
 	$(BIN)/python -m experiments.ablate --config=configs/quickstart.py --results=results/quickstart
 
-test: .venv/installed  ## the whole suite, then once more the modules in Flax's tree mode
-	$(BIN)/python -m pytest
+test: .venv/installed  ## the suite, and once more its library part in Flax's tree mode
 	NNX_GRAPH_MODE=false NNX_GRAPH_UPDATES=false $(BIN)/python -m pytest tests/posenc
+	$(BIN)/python -m pytest
 
-lint: .venv/installed
+lint: .venv/installed  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy posenc
@@ -21,15 +26,13 @@ format: .venv/installed
 	$(BIN)/ruff check --fix .
 
 lock:  ## new exact versions, after a change of pyproject.toml (needs uv)
-	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url \
-		--no-emit-find-links --extra test --upgrade pyproject.toml --output-file requirements.lock
-
-clean:
-	rm -rf .venv
+	uv pip compile --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--extra test --upgrade pyproject.toml --output-file requirements.lock
 
 .venv/installed: requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), f"Python 3.11 or newer is needed, this is {sys.version}"'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"error: Python 3.11 or newer is needed; $(PYTHON) is {sys.version.split()[0]}. Name another one: make PYTHON=python3.12")'
+	@echo "Installing into .venv: about a minute, once."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) --require-hashes --requirement requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@

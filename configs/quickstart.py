@@ -10,7 +10,7 @@ def get_config():
     config.seeds = 3
     config.task.sort.alphabet = 6
     config.task.reverse.alphabet = 6
-    config.train.steps = 700
+    config.train.steps = 800
     config.train.batch = 32
     config.train.min_length, config.train.max_length = 1, 8
     config.train.length = "per_example"

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from ml_collections import ConfigDict, config_dict
@@ -132,11 +131,11 @@ def expand(config: ConfigDict) -> list[Cell]:
     Raises:
         ValueError: the sweep is empty, or cells are not what they should be; the message lists all that is wrong.
     """
-    cells, wrong = {}, {}
+    cells, wrong, models = {}, {}, {}
     for overrides in points(config.sweep):
         try:
             cell = resolve(config, overrides)
-            check(cell)
+            check(cell, models)
             cells[cell.digest] = cell
         except (ValueError, TypeError) as error:
             wrong.setdefault(str(error), overrides)
@@ -147,9 +146,8 @@ def expand(config: ConfigDict) -> list[Cell]:
 
 def described(overrides: Mapping[str, Any]) -> str:
     """The point of a sweep that an error is about."""
-    return ", ".join(f"{key.removesuffix('.name')}={value}" for key, value in overrides.items()) + ": " * bool(
-        overrides
-    )
+    point = ", ".join(f"{key.removesuffix('.name')}={value}" for key, value in overrides.items())
+    return f"{point}: " if point else ""
 
 
 def points(sweep: ConfigDict) -> Iterator[dict[str, Any]]:
@@ -214,33 +212,41 @@ def choice(values: ConfigDict, axis: str, name: str) -> dict[str, Any]:
     return {"name": name, "options": options}
 
 
-def check(cell: Cell) -> None:
-    """Raises ValueError where a cell cannot do what it is asked, before anything is compiled or written."""
+def check(cell: Cell, models: dict[str, tuple[int | None, bool]]) -> None:
+    """Raises ValueError where a cell cannot do what it is asked, before anything is compiled or written.
+
+    `models` collects what is known of the models that cells share, so that each is traced once.
+    """
     name, layout = cell.config["encoding"]["name"], cell.layout
-    with_shapes = functools.partial(nnx.eval_shape, lambda: cell.transformer(nnx.Rngs(0)))
-    encodings = with_shapes().encodings
+    identity = json.dumps([cell.config["encoding"], cell.config["model"]])
+    if identity not in models:
+        models[identity] = trace(cell)
+    limit, blind = models[identity]
     uses = (
         ("training", cell.schemes[0], cell.train.max_length, "train.max_length"),
         ("testing", cell.schemes[1], cell.evaluate.lengths[-1], "evaluate.lengths"),
     )
     for purpose, scheme, length, field in uses:
         furthest = scheme.limit(layout.tokens(length))
-        for encoding in encodings:
-            if encoding.limit is not None and furthest > encoding.limit:
-                raise ValueError(
-                    f"{name} reads positions 0 to {encoding.limit - 1}, and {purpose} at length {length} needs "
-                    f"{furthest} of them. Set encoding.{name}.max_position to {furthest} or more, or change {field}."
-                )
-            if encoding.kind == "blind" and not isinstance(scheme, posenc.SCHEMES["in_order"]):
-                raise ValueError(f"{name} does not look at positions: no scheme but in_order changes anything for it.")
-    jax.eval_shape(functools.partial(run_once, cell, cell.schemes[0]), jax.random.key(0))
+        if limit is not None and furthest > limit:
+            raise ValueError(
+                f"{name} reads positions 0 to {limit - 1}, and {purpose} at length {length} needs {furthest} of them. "
+                f"Set encoding.{name}.max_position to {furthest} or more, or change {field}."
+            )
+        if blind and not isinstance(scheme, posenc.SCHEMES["in_order"]):
+            raise ValueError(f"{name} does not look at positions: no scheme but in_order changes anything for it.")
 
 
-def run_once(cell: Cell, scheme, key):
-    """One forward pass on the shortest input, to see that sizes fit each other."""
-    batch = cell.layout.batch(key, jnp.full(1, cell.train.min_length), cell.train.min_length)
-    positions = scheme(key, batch.lengths, batch.tokens.shape[1], 1)
-    return cell.transformer(nnx.Rngs(0))(batch.tokens, positions, lengths=batch.lengths)
+def trace(cell: Cell) -> tuple[int | None, bool]:
+    """How far a model's encoding reads, and whether it is blind; traced on two tokens, to see that sizes fit."""
+
+    def once():
+        model = cell.transformer(nnx.Rngs(0))
+        return model, model(jnp.zeros((1, 2), int), jnp.arange(2))
+
+    encodings = nnx.eval_shape(once)[0].encodings
+    limits = [encoding.limit for encoding in encodings if encoding.limit is not None]
+    return min(limits, default=None), any(encoding.kind == "blind" for encoding in encodings)
 
 
 def check_seeds(seeds: object) -> list[int]:

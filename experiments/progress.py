@@ -22,12 +22,13 @@ class View:
 
     def __init__(self, console: Console, cells: int, steps: int):
         self.console, self.cells, self.steps = console, cells, steps
-        self.cell, self.name, self.before = 0, "", 0
-        self.started = self.shown = time.monotonic()
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"),
-            console=console, disable=not console.is_terminal, transient=True,
-        )  # fmt: skip
+        self.cell, self.name, self.done, self.reached = 0, "", 0, 0
+        self.last = self.shown = time.monotonic()
+        self.stepping = self.stepped = self.waiting = (
+            0.0  # seconds in steps, how many, seconds of compiling and testing
+        )
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"))
+        self.bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
         self.task = self.bar.add_task("", total=steps, state="")
 
     def __enter__(self) -> Self:
@@ -39,30 +40,44 @@ class View:
 
     def start(self, name: str) -> None:
         """The next cell begins."""
-        self.cell, self.name = self.cell + 1, name
-        self.show("compiling", self.before)
+        self.cell, self.name, self.reached = self.cell + 1, name, 0
+        self.show("compiling")
 
     def step(self, step: int, of: int, loss: float) -> None:
         """The running cell has come to this step, at this loss."""
-        self.show(f"step {step}/{of}, loss {loss:.3f}", self.before + step)
+        now = time.monotonic()
+        if self.reached:
+            self.stepping, self.stepped = self.stepping + now - self.last, self.stepped + step - self.reached
+        else:
+            self.waiting += now - self.last  # the first piece is compiled before it runs
+        self.reached, self.last = step, now
+        self.show(f"step {step}/{of}, loss {loss:.3f}")
 
     def finish(self, steps: int, summary: str, seconds: float) -> None:
         """The running cell is done."""
-        self.before += steps
-        self.console.print(f"[{self.cell}/{self.cells}] {self.name}: {summary} ({seconds:.0f} s)", markup=False)
+        now = time.monotonic()
+        self.waiting, self.last = self.waiting + now - self.last, now
+        self.done, self.reached = self.done + steps, 0
+        self.say(f"{summary} ({seconds:.0f} s)")
 
-    def show(self, state: str, steps: int) -> None:
+    def show(self, state: str) -> None:
         """The bar; or a line, now and then."""
-        left = self.left(steps)
-        self.bar.update(self.task, completed=steps, description=f"{self.cell}/{self.cells} {escape(self.name)}")
-        self.bar.update(self.task, state=escape(f"{state}{left}"))
+        state += self.left()
+        self.bar.update(self.task, completed=self.done + self.reached, state=escape(state))
+        self.bar.update(self.task, description=f"{self.cell}/{self.cells} {escape(self.name)}")
         if not self.console.is_terminal and time.monotonic() - self.shown > PLAIN_EVERY:
             self.shown = time.monotonic()
-            self.console.print(f"[{self.cell}/{self.cells}] {self.name}: {state}{left}", markup=False)
+            self.say(state)
 
-    def left(self, steps: int) -> str:
-        """About how long the rest of the sweep takes, going by what is done."""
-        if not steps:
+    def say(self, text: str) -> None:
+        """A plain line about the running cell."""
+        line = f"[{self.cell}/{self.cells}] {self.name}: {text}"
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def left(self) -> str:
+        """About how long the rest takes: its steps at the pace so far, and as much around them for each cell."""
+        if not self.stepped:
             return ""
-        seconds = (time.monotonic() - self.started) / steps * (self.steps - steps)
+        steps = self.stepping / self.stepped * (self.steps - self.done - self.reached)
+        seconds = steps + self.waiting / self.cell * (self.cells - self.cell)
         return f", {seconds / 60:.1f} min left" if seconds > 90 else f", {seconds:.0f} s left"

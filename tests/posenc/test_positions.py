@@ -61,7 +61,7 @@ def test_the_draw_follows_the_key():
 def test_more_tokens_than_positions_are_refused():
     scheme = SCHEMES["randomized"](max_position=8)
     assert scheme.limit(8) == 8
-    with pytest.raises(ValueError, match="max_position is 8, but sequences of 9 tokens .* Set max_position to 9"):
+    with pytest.raises(ValueError, match=r"max_position is 8, but sequences of 9 tokens .* Set max_position to 9"):
         scheme.limit(9)
 
 

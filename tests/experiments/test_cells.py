@@ -1,0 +1,384 @@
+"""What a config may say, what is told to whoever says something else, and what makes two cells the same."""
+
+import inspect
+import io
+import math
+import re
+import typing
+from typing import Literal
+
+import pytest
+from ml_collections import ConfigDict
+from rich.console import Console
+
+import posenc
+from experiments import ablate
+from experiments.cells import check_seeds, default_config, expand, resolve
+from experiments.settings import Evaluate, Model, Train
+from experiments.tasks import TASKS
+
+SECTIONS = {"model": Model, "train": Train, "evaluate": Evaluate}
+TABLES = {"encoding": posenc.ENCODINGS, "positions": posenc.SCHEMES, "task": TASKS}
+OPTIONS = [(axis, name) for axis, table in TABLES.items() for name in table]
+
+
+def tiny(**fields):
+    """A small config, with some fields set: encoding__rope__base=3. sets encoding.rope.base."""
+    config = default_config()
+    config.task.name = "parity"
+    config.model.update(width=16, depth=1, heads=2)
+    config.train.update(steps=8, batch=4, max_length=3, warmup=1)
+    config.evaluate.update(lengths=(2, 4), examples=8, batch=4)
+    for path, value in fields.items():
+        *sections, field = path.split("__")
+        at = config
+        for section in sections:
+            at = at[section]
+        at[field] = value
+    return config
+
+
+def swept(config=None, **axes):
+    """A config with a sweep: model__width=(8, 16) sweeps model.width."""
+    config = config or tiny()
+    for path, values in axes.items():
+        config.sweep[path.replace("__", ".")] = values
+    return config
+
+
+def only(config):
+    """The one cell of a config without a sweep."""
+    return resolve(config, {})
+
+
+@pytest.fixture
+def complaint(tmp_path, monkeypatch):
+    """What a user is told who runs this config. Nothing may be trained or written."""
+    monkeypatch.setattr(ablate, "Trainer", None)
+
+    def told(config):
+        with pytest.raises(ValueError) as caught:
+            ablate.ablate(config, tmp_path / "results", Console(file=io.StringIO()))
+        assert not list(tmp_path.iterdir())
+        return str(caught.value)
+
+    return told
+
+
+def holds(text, *words):
+    """Whether a message says all of this."""
+    assert not [word for word in words if word not in text], text
+
+
+@pytest.mark.parametrize(
+    "axes, words",
+    [
+        ({"encoding": ("roppe",)}, ["encoding", "'roppe'", "'rope'", "learned, none, rope, shaw, sinusoidal, t5"]),
+        ({"task": ("revers",)}, ["task", "'revers'", "'reverse'", "addition, copy, parity, reverse, sort"]),
+        ({"positions": ("randomised",)}, ["position scheme", "'randomised'", "'randomized'", "in_order, randomized"]),
+        ({"positions.test": ("in order",)}, ["position scheme", "'in order'", "'in_order'", "in_order, randomized"]),
+        ({"encoding": (None,)}, ["encoding", "None", "Known: learned, none"]),
+        ({"encoding": (3,)}, ["encoding", "3", "Known: learned, none"]),
+        ({"encoding": ("../../rope",)}, ["encoding", "'../../rope'", "Known: learned, none"]),
+        ({"task": ("end",)}, ["task", "'end'", "Known: addition"]),
+        ({"encoding.rope.bass": (3.0,)}, ["'encoding.rope.bass'", "'base'", "base, fraction, keep, layout"]),
+        ({"model.widht": (8,)}, ["'model.widht'", "'width'", "depth", "heads"]),
+        ({"modle.width": (8,)}, ["'modle.width'", "'model'", "encoding", "train"]),
+    ],
+)
+def test_an_unknown_name_is_told_with_the_known_ones_and_the_nearest(complaint, axes, words):
+    holds(complaint(swept(**axes)), *words)
+
+
+def test_an_unknown_option_is_told_with_the_known_ones_and_the_nearest(complaint):
+    config = tiny(encoding__name="t5")
+    config.encoding.t5 = ConfigDict({"bucket": 8})
+    holds(complaint(config), "'bucket'", "'buckets'", "max_distance")
+
+
+@pytest.mark.parametrize("value", [True, math.nan, math.inf, None, "16", 2.5], ids=str)
+def test_a_whole_number_must_be_one(complaint, value):
+    holds(complaint(swept(model__width=(value,))), f"model.width is {value!r}", "expected a whole number", "64")
+
+
+@pytest.mark.parametrize("value", [True, math.nan, -math.inf, None, "16"], ids=str)
+@pytest.mark.parametrize("path, default", [("train.learning_rate", "0.001"), ("encoding.rope.base", "10000.0")])
+def test_a_number_must_be_one_and_finite(complaint, path, default, value):
+    text = complaint(swept(tiny(encoding__name="rope"), **{path: (value,)}))
+    holds(text, f"{path} is {value!r}", "expected a finite number", default)
+
+
+@pytest.mark.parametrize(
+    "path, value, expected",
+    [
+        ("model.architecture", "decodr", "'decoder' or 'encoder'"),
+        ("model.norm", None, "'rms' or 'layer'"),
+        ("encoding.rope.layout", 1, "'halves' or 'interleaved'"),
+        ("encoding.shaw.values", 1, "True or False"),
+        ("task.end", 0, "True or False"),
+        ("evaluate.lengths", 3, "a tuple, each item a whole number"),
+        ("evaluate.lengths", (2, 4.0), "a tuple, each item a whole number"),
+        ("evaluate.lengths", (True, 4), "a tuple, each item a whole number"),
+    ],
+)
+def test_any_other_option_must_be_of_its_kind(complaint, path, value, expected):
+    encoding = path.split(".")[1] if path.startswith("encoding") else "none"
+    holds(complaint(swept(tiny(encoding__name=encoding), **{path: (value,)})), f"{path} is {value!r}", expected)
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"model__heads": 3}, ["model.heads is 3", "model.width 16", "Change one"]),
+        ({"model__depth": 0}, ["model.depth is 0", "1 or more"]),
+        ({"model__dropout": 1.0}, ["model.dropout is 1.0", "0 to below 1"]),
+        ({"train__steps": 0, "train__warmup": 0}, ["train.steps is 0", "1 or more"]),
+        ({"train__warmup": 9}, ["train.warmup is 9", "train.steps", "8", "Shorten"]),
+        ({"train__min_length": 4}, ["train.max_length is 3", "train.min_length", "4", "Change one"]),
+        ({"train__min_length": 0}, ["train.min_length is 0", "1 or more"]),
+        ({"train__learning_rate": 0.0}, ["train.learning_rate is 0.0", "above 0"]),
+        ({"train__clip": -1.0}, ["train.clip is -1.0", "above 0"]),
+        ({"train__weight_decay": -1.0}, ["train.weight_decay is -1.0", "0 or more"]),
+        ({"evaluate__batch": 3}, ["evaluate.batch is 3", "evaluate.examples", "8", "Change one"]),
+        ({"evaluate__lengths": (4, 2)}, ["evaluate.lengths is (4, 2)", "ascending", "each once"]),
+        ({"evaluate__lengths": (2, 2)}, ["evaluate.lengths is (2, 2)", "ascending", "each once"]),
+        ({"evaluate__lengths": ()}, ["evaluate.lengths is ()", "ascending"]),
+        ({"evaluate__lengths": (0, 2)}, ["evaluate.lengths is (0, 2)", "from 1 on"]),
+        ({"task__name": "sort", "task__sort__alphabet": 1}, ["alphabet is 1", "2 or more"]),
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused(complaint, fields, words):
+    holds(complaint(tiny(**fields)), *words)
+
+
+@pytest.mark.parametrize(
+    "name, fields, words",
+    [
+        ("rope", {"model__width": 6}, ["3 channels", "even number", "model width / heads"]),
+        ("rope", {"encoding__rope__base": 0.0}, ["rope.base is 0.0", "positive"]),
+        ("sinusoidal", {"model__width": 7, "model__heads": 1}, ["sinusoidal", "even width", "7"]),
+        ("shaw", {"encoding__shaw__r_min": 1}, ["[1, 16]", "r_min <= 0 <= r_max"]),
+        ("t5", {"encoding__t5__buckets": 1}, ["t5.buckets is 1", "2 or more"]),
+        ("t5", {"encoding__t5__buckets": 7, "model__architecture": "encoder"}, ["t5.buckets is 7", "even number"]),
+        ("t5", {"encoding__t5__max_distance": 16}, ["t5.max_distance is 16", "more than the 16", "buckets is 32"]),
+        ("learned", {"encoding__learned__max_position": 0}, ["learned.max_position is 0", "1 or more"]),
+    ],
+)
+def test_an_encoding_says_what_it_needs(complaint, name, fields, words):
+    holds(complaint(tiny(encoding__name=name, **fields)), *words)
+
+
+# Parity at length n has n bits, one answer and its end: n + 2 tokens.
+@pytest.mark.parametrize("trained, tested, tokens", [(3, 4, 6), (5, 4, 7)])
+def test_a_length_beyond_a_learned_table_is_told_before_anything_runs(complaint, trained, tested, tokens):
+    fields = dict(encoding__name="learned", train__max_length=trained, evaluate__lengths=(2, tested))
+    expand(tiny(**fields, encoding__learned__max_position=tokens))
+    text = complaint(tiny(**fields, encoding__learned__max_position=tokens - 1))
+    field = "evaluate.lengths" if tested > trained else "train.max_length"
+    holds(text, f"0 to {tokens - 2}", f"Set encoding.learned.max_position to {tokens} or more", field)
+
+
+@pytest.mark.parametrize("trained, tested, tokens", [(3, 4, 6), (5, 4, 7)])
+def test_fewer_random_positions_than_tokens_are_told_before_anything_runs(complaint, trained, tested, tokens):
+    fields = dict(encoding__name="rope", positions__name="randomized", train__max_length=trained)
+    fields["evaluate__lengths"] = (2, tested)
+    expand(tiny(**fields, positions__randomized__max_position=tokens))
+    text = complaint(tiny(**fields, positions__randomized__max_position=tokens - 1))
+    holds(text, f"randomized.max_position is {tokens - 1}", f"{tokens} tokens", f"to {tokens} or more")
+
+
+def test_random_positions_must_fit_into_a_learned_table(complaint):
+    fields = dict(encoding__name="learned", positions__name="randomized", positions__randomized__max_position=64)
+    expand(tiny(**fields, encoding__learned__max_position=64))
+    text = complaint(tiny(**fields, encoding__learned__max_position=63))
+    holds(text, "0 to 62", "Set encoding.learned.max_position to 64 or more")
+
+
+@pytest.mark.parametrize("field", ["positions__name", "positions__test"])
+def test_an_encoding_that_ignores_positions_takes_no_random_ones(complaint, field):
+    text = complaint(tiny(encoding__name="none", **{field: "randomized"}))
+    holds(text, "none does not look at positions", "randomized", "in_order")
+    expand(tiny(encoding__name="none", **{field: "in_order"}))
+
+
+@pytest.mark.parametrize(
+    "axes, words",
+    [
+        ({"encoding": ()}, ["sweep.encoding is empty", "at least one"]),
+        ({"model.width": ()}, ["sweep.model.width is empty", "at least one"]),
+        ({"positions.test": "randomized"}, ["sweep.positions.test is 'randomized'", "expected a tuple"]),
+        ({"model.width": 8}, ["sweep.model.width is 8", "expected a tuple"]),
+        ({"model.width.more": (8,)}, ["model.width.more", "no field"]),
+        ({"model": (8,)}, ["model", "8"]),
+        ({"seeds": (1, 2)}, ["sweep", "seeds"]),
+        ({"encoding": ("rope", "t5"), "encoding.name": ("none",)}, ["sweep", "encoding.name"]),
+    ],
+)
+def test_a_sweep_that_makes_no_sense_is_refused(complaint, axes, words):
+    text = complaint(swept(**axes))
+    holds(text, *words)
+    assert "Known here: ." not in text
+
+
+@pytest.mark.parametrize("seeds", [0, -1, True, None, 2.5, "3", 2**16 + 1], ids=str)
+def test_the_number_of_seeds_must_be_one(seeds):
+    with pytest.raises(ValueError, match=re.escape(f"seeds is {seeds!r}; expected how many, from 1 to 65536")):
+        check_seeds(seeds)
+    assert check_seeds(3) == [0, 1, 2]
+
+
+def test_a_config_with_no_number_of_seeds_is_refused(complaint):
+    holds(complaint(tiny(seeds=0)), "seeds is 0", "from 1")
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        ("positions.randomized.max_position", 2**31),
+        ("task.copy.alphabet", 2**40),
+        pytest.param("encoding.rope.base", 10**400, id="encoding.rope.base"),
+    ],
+)
+def test_a_number_too_large_for_the_machine_is_told_in_a_sentence(complaint, path, value):
+    config = tiny(encoding__name="rope", positions__name="randomized", task__name="copy")
+    holds(complaint(swept(config, **{path: (value,)})), path.split(".")[-1])
+
+
+def test_all_faulty_cells_of_a_sweep_are_told_at_once(complaint):
+    config = swept(encoding=("roppe", "rope", "t6"), task=("parity", "sorrt"), model__width=(16, 15))
+    text = complaint(config)
+    holds(text, "'roppe'", "'t6'", "'sorrt'", "model.width 15", "encoding=roppe", "model.width=15")
+    assert text.count("'sorrt'") == text.count("'roppe'") == 1
+
+
+def test_the_default_config_has_every_option_of_everything_as_its_constructor_declares_it():
+    given = {"self", "width", "heads", "head_dim", "value_dim", "bidirectional", "init", "rngs", "param_dtype"}
+    config = default_config()
+    for axis, name in OPTIONS:
+        declared = inspect.signature(TABLES[axis][name].__init__).parameters.values()
+        assert config[axis][name].to_dict() == {p.name: p.default for p in declared if p.name not in given}
+    for section, cls in SECTIONS.items():
+        declared = inspect.signature(cls).parameters.values()
+        assert config[section].to_dict() == {p.name: p.default for p in declared}
+    assert len(expand(config)) == 1
+
+
+def other(cls, option, value):
+    """Another value of an option, valid beside the rest of the tiny config."""
+    kind = typing.get_type_hints(cls.__init__)[option]
+    if typing.get_origin(kind) is Literal:
+        return next(choice for choice in typing.get_args(kind) if choice != value)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, tuple):
+        return value[:-1]
+    if abs(value) in (0, 1):
+        return 0.5 if kind is float else value + 1
+    return value / 2 if kind is float else int(value / 2)
+
+
+@pytest.mark.parametrize("axis, used", OPTIONS)
+def test_only_the_options_in_use_are_part_of_what_a_cell_is(axis, used):
+    base = {"encoding__name": "rope", f"{axis}__name": used}
+    before = only(tiny(**base)).digest
+    for name, cls in TABLES[axis].items():
+        for option, value in tiny()[axis][name].items():
+            changed = {f"{axis}__{name}__{option}": other(cls, option, value)}
+            assert (only(tiny(**base, **changed)).digest != before) == (name == used), changed
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_setting_of_model_training_and_evaluation_is_part_of_what_a_cell_is(section):
+    digests = [only(tiny()).digest]
+    for option, value in tiny()[section].items():
+        digests.append(only(tiny(**{f"{section}__{option}": other(SECTIONS[section], option, value)})).digest)
+    assert len(set(digests)) == len(digests)
+
+
+def test_names_and_the_end_of_answers_are_part_of_what_a_cell_is():
+    fields = [
+        {},
+        {"encoding__name": "t5"},
+        {"task__name": "sort"},
+        {"task__end": False},
+        {"positions__name": "randomized"},
+    ]
+    fields += [{"positions__test": "randomized"}, {"positions__name": "randomized", "positions__test": "in_order"}]
+    assert len({only(tiny(**each)).digest for each in fields}) == len(fields)
+
+
+@pytest.mark.parametrize("scheme", ["in_order", "randomized"])
+def test_testing_on_the_scheme_of_training_is_the_same_said_or_unsaid(scheme):
+    unsaid, said = (only(tiny(positions__name=scheme, positions__test=test)) for test in ("", scheme))
+    assert unsaid.digest == said.digest
+
+
+def test_seeds_are_no_part_of_what_a_cell_is():
+    assert only(tiny(seeds=1)).digest == only(tiny(seeds=7)).digest
+
+
+def test_a_new_version_of_a_task_makes_its_cells_others(monkeypatch):
+    before = [cell.digest for cell in expand(swept(task=("parity", "sort")))]
+    monkeypatch.setattr(TASKS["parity"], "version", 2)
+    after = [cell.digest for cell in expand(swept(task=("parity", "sort")))]
+    assert before[0] != after[0]
+    assert before[1] == after[1]
+
+
+def test_a_whole_number_for_a_real_one_is_the_same_cell():
+    config = swept(tiny(encoding__name="rope"), encoding__rope__base=(10000, 1e4), train__learning_rate=(1, 1.0))
+    assert len(expand(config)) == 1
+
+
+def test_duplicates_in_a_sweep_run_once_and_in_order():
+    cells = expand(swept(encoding=("t5", "rope", "t5", "none", "rope")))
+    assert [cell.config["encoding"]["name"] for cell in cells] == ["t5", "rope", "none"]
+    assert len(expand(swept(encoding__rope__base=(1.0, 2.0)))) == 1
+
+
+def test_a_sweep_is_the_product_of_its_axes():
+    cells = expand(swept(encoding=("rope", "t5"), task=("copy", "sort"), model__width=(8, 16)))
+    points = [(c.config["encoding"]["name"], c.config["task"]["name"], c.model.width) for c in cells]
+    assert sorted(points) == [(e, t, w) for e in ("rope", "t5") for t in ("copy", "sort") for w in (8, 16)]
+
+
+@pytest.mark.parametrize(
+    "fields, axis, label",
+    [
+        ({"encoding__name": "rope"}, "encoding", "rope"),
+        ({"encoding__name": "rope", "encoding__rope__base": 500.0}, "encoding", "rope(base=500.0)"),
+        ({"encoding__name": "t5", "encoding__rope__base": 500.0}, "encoding", "t5"),
+        (
+            {"encoding__name": "t5", "encoding__t5__max_distance": 64, "encoding__t5__buckets": 8},
+            "encoding",
+            "t5(buckets=8, max_distance=64)",
+        ),
+        ({"encoding__name": "none"}, "encoding", "none"),
+        ({"task__name": "sort", "task__sort__alphabet": 6}, "task", "sort(alphabet=6)"),
+        ({"task__name": "sort", "task__end": False}, "task", "sort without end"),
+        ({"positions__test": "in_order"}, "positions", "in_order"),
+        ({"encoding__name": "rope", "positions__test": "randomized"}, "positions", "in_order->randomized"),
+        (
+            {
+                "encoding__name": "rope",
+                "positions__name": "randomized",
+                "positions__test": "in_order",
+                "positions__randomized__max_position": 64,
+            },
+            "positions",
+            "randomized(max_position=64)->in_order",
+        ),
+    ],
+)
+def test_a_label_names_the_changed_options_only(fields, axis, label):
+    assert only(tiny(**fields)).label(axis) == label
+
+
+def test_folder_names_are_plain_words_and_apart_for_each_cell(tmp_path):
+    points = [{"encoding.name": encoding, "task.name": task} for encoding in posenc.ENCODINGS for task in TASKS]
+    cells = [resolve(tiny(), point) for point in points]
+    for cell in cells:
+        assert re.fullmatch(r"[a-z0-9_]+-[a-z0-9_]+-[0-9a-f]{10}", cell.name)
+        assert (tmp_path / cell.name).resolve().parent == tmp_path.resolve()
+    assert len({cell.name for cell in cells}) == len(points)
