@@ -28,9 +28,11 @@ MOST_SEEDS = 2**16
 
 def default_config() -> ConfigDict:
     """The config that every config file starts from: all options of everything, read off the constructors."""
-    config = ConfigDict({name: ConfigDict(options_of(cls)) for name, cls in SECTIONS.items()})
+    # Kinds are checked when cells are resolved; ml-collections takes None for anything, and 1.0 where True is set.
+    tree: dict[str, Any] = {name: options_of(cls) for name, cls in SECTIONS.items()}
     for axis, name in (("encoding", "none"), ("positions", "in_order"), ("task", "copy")):
-        config[axis] = ConfigDict({"name": name} | {key: options_of(cls) for key, cls in TABLES[axis].items()})
+        tree[axis] = {"name": name} | {key: options_of(cls) for key, cls in TABLES[axis].items()}
+    config = ConfigDict(tree, type_safe=False)
     config.positions.test = ""  # the scheme for testing, where it differs
     config.task.end = True  # an answer ends with a token that is scored
     config.seeds = 3
@@ -151,15 +153,29 @@ def described(overrides: Mapping[str, Any]) -> str:
 
 
 def points(sweep: ConfigDict) -> Iterator[dict[str, Any]]:
-    """The product over all axes of a sweep, as overrides of config paths."""
-    axes = {f"{key}.name" if key in TABLES else key: values for key, values in sweep.items() if values is not None}
-    for path, values in axes.items():
+    """The product over all axes of a sweep, as overrides of config paths.
+
+    Raises:
+        ValueError: an axis is empty, is no tuple, is there twice, or is the seeds.
+    """
+    axes: dict[str, Any] = {}
+    for key, values in sweep.items():
+        path = f"{key}.name" if key in TABLES else key
+        if values is None:
+            continue
+        if path in axes:
+            raise ValueError(
+                f"sweep.{key} is an axis twice, also as sweep.{key.removesuffix('.name')}. Keep one of them."
+            )
+        if path.split(".")[0] in ("seeds", "sweep"):
+            raise ValueError(f"sweep.{key} cannot be an axis: every cell has the same seeds. Set config.seeds instead.")
         if not isinstance(values, tuple | list):
-            raise ValueError(f"sweep.{path} is {values!r}; expected a tuple of values.")
+            raise ValueError(f"sweep.{key} is {values!r}; expected a tuple of values.")
         if not values:
-            raise ValueError(f"sweep.{path.removesuffix('.name')} is empty: no cell to run. Name at least one value.")
-    for values in itertools.product(*axes.values()):
-        yield dict(zip(axes, values, strict=True))
+            raise ValueError(f"sweep.{key} is empty: no cell to run. Name at least one value.")
+        axes[path] = values
+    for point in itertools.product(*axes.values()):
+        yield dict(zip(axes, point, strict=True))
 
 
 def resolve(config: ConfigDict, overrides: Mapping[str, Any]) -> Cell:
@@ -168,48 +184,44 @@ def resolve(config: ConfigDict, overrides: Mapping[str, Any]) -> Cell:
     Raises:
         ValueError: an unknown field or name, or a value of the wrong kind.
     """
-    whole = config.copy_and_resolve_references()
+    whole = config.copy_and_resolve_references().to_dict()
     for path, value in overrides.items():
         override(whole, path, value)
-    resolved = {name: section(whole[name], name, cls) for name, cls in SECTIONS.items()}
+    resolved: dict[str, Any] = {name: section(whole[name], name, cls) for name, cls in SECTIONS.items()}
     for axis in TABLES:
-        resolved[axis] = choice(whole[axis], axis, whole[axis].name)
-    test = whole.positions.test or whole.positions.name
-    resolved["positions"]["test"] = choice(whole.positions, "positions", test)
-    resolved["task"]["version"] = TASKS[whole.task.name].version
-    resolved["task"]["end"] = whole.task.end
-    if type(whole.task.end) is not bool:
-        raise ValueError(f"task.end is {whole.task.end!r}; expected True or False.")
+        resolved[axis] = choice(whole[axis], axis, whole[axis]["name"])
+    test, end = whole["positions"]["test"] or whole["positions"]["name"], whole["task"]["end"]
+    if type(end) is not bool:
+        raise ValueError(f"task.end is {end!r}; expected True or False.")
+    resolved["positions"]["test"] = choice(whole["positions"], "positions", test)
+    resolved["task"] |= {"version": TASKS[whole["task"]["name"]].version, "end": end}
     return Cell(json.loads(json.dumps(resolved)))
 
 
-def override(config: ConfigDict, path: str, value: Any) -> None:
-    """Sets one field of a config, which must exist. Its kind is checked later, with all others."""
-    *sections, field = path.split(".")
-    at = config
-    for name in (*sections, field):
-        if not isinstance(at, ConfigDict) or name not in at:
-            known = list(at) if isinstance(at, ConfigDict) else []
-            raise ValueError(f"the config has no field {path!r}.{nearest(name, known)} Known here: {', '.join(known)}.")
-        last, at = at, at[name]
-    with last.ignore_type(), last.unlocked():
-        last[field] = value
+def override(config: dict[str, Any], path: str, value: Any) -> None:
+    """Sets one field, which must exist. Its kind is checked later, with all others."""
+    at: Any = config
+    for name in path.split("."):
+        if not isinstance(at, dict) or name not in at:
+            listed = f"{nearest(name, at)} Known there: {', '.join(at)}." if isinstance(at, dict) and at else ""
+            raise ValueError(f"the config has no field {path!r}.{listed}")
+        section, at = at, at[name]
+    if isinstance(at, dict):
+        raise ValueError(f"{path} is a section of the config; name one of its fields: {', '.join(at)}.")
+    section[name] = value
 
 
-def section(values: ConfigDict, name: str, cls: type) -> dict[str, Any]:
+def section(values: dict[str, Any], name: str, cls: type) -> dict[str, Any]:
     """The settings of one section, checked."""
-    settings = values.to_dict()
-    check_options(cls, name, settings)
+    settings = check_options(cls, name, values)
     cls(**settings)
     return settings
 
 
-def choice(values: ConfigDict, axis: str, name: str) -> dict[str, Any]:
+def choice(values: dict[str, Any], axis: str, name: str) -> dict[str, Any]:
     """A name on an axis, with its own options, checked."""
     cls = find(TABLES[axis], name, "position scheme" if axis == "positions" else axis)
-    options = values[name].to_dict()
-    check_options(cls, f"{axis}.{name}", options)
-    return {"name": name, "options": options}
+    return {"name": name, "options": check_options(cls, f"{axis}.{name}", values[name])}
 
 
 def check(cell: Cell, models: dict[str, tuple[int | None, bool]]) -> None:
@@ -234,7 +246,10 @@ def check(cell: Cell, models: dict[str, tuple[int | None, bool]]) -> None:
                 f"Set encoding.{name}.max_position to {furthest} or more, or change {field}."
             )
         if blind and not isinstance(scheme, posenc.SCHEMES["in_order"]):
-            raise ValueError(f"{name} does not look at positions: no scheme but in_order changes anything for it.")
+            raise ValueError(
+                f"{name} does not look at positions: {cell.label('positions')} is nothing to it in {purpose}. "
+                "Use in_order, or leave it out."
+            )
 
 
 def trace(cell: Cell) -> tuple[int | None, bool]:

@@ -129,7 +129,10 @@ class CellFolder:
         if together is None:
             raise KeyError(f"{self.path} has no results of seed {seed}; done are {self.done()}.")
         one = jax.eval_shape(Trainer(self.cell).init_one, 0).parameters
-        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((len(together), *x.shape), x.dtype), nnx.to_pure_dict(one))
+        here = jax.sharding.SingleDeviceSharding(jax.devices()[0])  # wherever it was saved
+        like = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((len(together), *x.shape), x.dtype, sharding=here), nnx.to_pure_dict(one)
+        )
         stacked = ocp.load(self.path.resolve() / block(together), like)
         nnx.replace_by_pure_dict(one, jax.tree.map(lambda x: x[together.index(seed)], stacked))
         return one
@@ -176,7 +179,10 @@ def load(folder: str | Path) -> pandas.DataFrame:
         raise FileNotFoundError(f"there is no results folder {folder}.")
     for config in sorted(folder.glob("*/config.json")):
         try:
-            found = CellFolder(folder, Cell(read_json(config))).rows()
+            cell = CellFolder(folder, Cell(read_json(config)))
+            if cell.path != config.parent:
+                raise ValueError(f"its config.json is that of {cell.cell.name}")
+            found = cell.rows()
         except (ValueError, KeyError, TypeError) as error:
             warnings.warn(f"{config.parent} is damaged and left out: {error}", stacklevel=2)
             continue
@@ -214,11 +220,15 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def write(path: Path, lines: Iterable[str]) -> None:
     """Writes a whole file or nothing: under another name first, then renamed."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.writelines(line + "\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(file.name, 0o666 & ~umask())
-    os.replace(file.name, path)
+        try:
+            file.writelines(line + "\n" for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o666 & ~umask())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
 
 
 def umask() -> int:

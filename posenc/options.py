@@ -6,7 +6,6 @@ that signature come the fields of a config, the checks and the error messages, s
 
 import difflib
 import inspect
-import math
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
@@ -15,6 +14,8 @@ T = TypeVar("T")
 
 # Handed over by whoever builds the object, never chosen in a config.
 GIVEN = frozenset({"head_dim", "value_dim", "bidirectional", "rngs", "param_dtype"})
+
+LARGEST_FLOAT = 3.4e38  # of float32
 
 
 def find(table: Mapping[str, T], name: object, what: str) -> T:
@@ -54,13 +55,20 @@ def build(cls: type[T], name: str, options: Mapping[str, Any], **given: Any) -> 
     Raises:
         ValueError: an option is unknown or is not of the kind that the signature declares.
     """
-    check_options(cls, name, options)
+    checked = check_options(cls, name, options)
     asked = signature_of(cls)
-    return cls(**{key: value for key, value in given.items() if key in asked}, **options)
+    return cls(**{key: value for key, value in given.items() if key in asked}, **checked)
 
 
-def check_options(cls: type, name: str, options: Mapping[str, Any]) -> None:
-    """Raises ValueError unless every option is known to `cls` and is of the declared kind. `name` is for the error."""
+def check_options(cls: type, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, each known to `cls` and of the declared kind; whole numbers become floats where a float is declared.
+
+    Args:
+        name: of what the options belong to, for the error.
+
+    Raises:
+        ValueError: an option is unknown or of another kind.
+    """
     known = options_of(cls)
     kinds = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
     for option, value in options.items():
@@ -71,17 +79,18 @@ def check_options(cls: type, name: str, options: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"{name}.{option} is {value!r}; expected {_described(kinds[option])} (default {known[option]!r})."
             )
+    return {option: float(value) if kinds[option] is float else value for option, value in options.items()}
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a declared kind. True is no number, a whole number is a real one, NaN and inf are none."""
+    """Whether a value is of a declared kind. True is no number, NaN and infinity are none, and 2^31 is no int32."""
     if typing.get_origin(kind) is Literal:
-        return any(value is choice or (type(value) is str and value == choice) for choice in typing.get_args(kind))
+        return any(type(value) is type(choice) and value == choice for choice in typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
         return isinstance(value, tuple) and all(_fits(item, typing.get_args(kind)[0]) for item in value)
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return type(value) is kind
+        return type(value) in (int, float) and abs(value) < LARGEST_FLOAT
+    return type(value) is kind and (kind is not int or abs(value) < 2**31)
 
 
 def _described(kind: Any) -> str:
@@ -89,5 +98,5 @@ def _described(kind: Any) -> str:
         return " or ".join(repr(choice) for choice in typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
         return f"a tuple, each item {_described(typing.get_args(kind)[0])}"
-    names = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a string"}
+    names = {int: "a whole number below 2^31", float: "a finite number", bool: "True or False", str: "a string"}
     return names.get(kind, str(kind))

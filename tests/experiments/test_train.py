@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from experiments.cells import default_config, expand, override
+from experiments.cells import default_config, expand
 from experiments.train import Trainer, chunks, mean_loss, step_key
 from posenc import ENCODINGS
 
@@ -22,8 +22,7 @@ def tiny_cell(**changes):
         "train.steps": 40, "train.warmup": 5, "train.batch": 4, "train.max_length": 4, "train.learning_rate": 3e-3,
         "evaluate.lengths": (2, 4, 6), "evaluate.examples": 16, "evaluate.batch": 8,
     }  # fmt: skip
-    for path, value in (settings | {key.replace("__", "."): value for key, value in changes.items()}).items():
-        override(config, path, value)
+    config.update_from_flattened_dict(settings | {key.replace("__", "."): value for key, value in changes.items()})
     return expand(config)[0]
 
 
