@@ -6,6 +6,7 @@ python -m experiments.report results/quickstart
 import argparse
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -15,7 +16,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.results import load
+from experiments.results import load, write
+from experiments.tasks import TASKS
+from posenc import ENCODINGS
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -41,7 +44,7 @@ def make(folder: str | Path, console: Console | None = None) -> None:
     table = summarize(rows)
     show(table, console or Console())
     draw(rows, folder / PICTURE)
-    (folder / "report.md").write_text(markdown(table, rows))
+    write(folder / "report.md", markdown(table, rows).splitlines())
 
 
 def exact_match(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -54,7 +57,17 @@ def exact_match(rows: pandas.DataFrame) -> pandas.DataFrame:
         rows["line"] += ", " + rows["positions"]
     rows.loc[rows["variant"] != "", "line"] += ", " + rows["variant"]
     rows["panel"] = rows["task"] + (", " + rows["architecture"] if many_architectures else "")
-    return rows
+    places = (
+        rows["encoding"].map(lambda label: place(label, ENCODINGS)),
+        rows["task"].map(lambda label: place(label, TASKS)),
+    )
+    return rows.assign(row=places[0], column=places[1]).sort_values(["column", "panel", "row", "line", "length"])
+
+
+def place(label: str, table: Mapping[str, object]) -> int:
+    """Where a name, with or without options behind it, stands in its table; unknown ones come last."""
+    names = list(table)
+    return names.index(label.split("(")[0]) if label.split("(")[0] in names else len(names)
 
 
 def summarize(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -87,49 +100,57 @@ def cell_text(row: pandas.Series) -> str:
     return f"{row['mean']:.2f}{spread}{' *' if row['best'] else ''}"
 
 
-def grid(table: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and lines of the table, encodings by tasks, as text."""
-    table = table.assign(text=table.apply(cell_text, axis=1))
-    columns = [(panel, where) for panel in table["panel"].unique() for where in ("trained", "beyond")]
-    columns = [c for c in columns if ((table["panel"] == c[0]) & (table["range"] == c[1])).any()]
-    texts = table.set_index(["line", "panel", "range"])["text"]
-    body = [[line, *(texts.get((line, *column), "") for column in columns)] for line in table["line"].unique()]
-    return ["encoding", *(f"{panel}: {where}" for panel, where in columns)], body
+def grid(table: pandas.DataFrame, where: str) -> tuple[list[str], list[list[str]]]:
+    """Header and lines of one half of the table, "trained" or "beyond", encodings by tasks, as text."""
+    table = table[table["range"] == where]
+    texts = table.assign(text=table.apply(cell_text, axis=1)).set_index(["line", "panel"])["text"]
+    panels = list(table["panel"].unique())
+    body = [[line, *(texts.get((line, panel), "") for panel in panels)] for line in table["line"].unique()]
+    return ["encoding", *panels], body
 
 
-def note(table: pandas.DataFrame) -> str:
-    """What the numbers are."""
+def note(table: pandas.DataFrame, best: str) -> str:
+    """What the numbers are; `best` says how the best ones are marked."""
     seeds = sorted(table["seeds"].unique())
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return (
-        f"Exact match at the trained lengths and beyond them: mean over lengths and {count} seeds, ± Student's t "
-        f"{CONFIDENCE:.0%} interval over seeds. * the best of its column, to the digits shown."
+        f"Exact match: mean over lengths and {count} seeds, ± Student's t {CONFIDENCE:.0%} interval over seeds. "
+        f"{best}: the best of its column, to the digits shown."
     )
+
+
+def halves(table: pandas.DataFrame) -> dict[str, tuple[list[str], list[list[str]]]]:
+    """The halves of the table that have lines, each under its title."""
+    titles = {"trained": "At trained lengths", "beyond": "Beyond them"}
+    return {titles[where]: grid(table, where) for where in titles if (table["range"] == where).any()}
 
 
 def show(table: pandas.DataFrame, console: Console) -> None:
     """The table, in a terminal."""
-    header, body = grid(table)
-    shown = Table(show_edge=False, header_style="bold")
-    for i, title in enumerate(header):
-        shown.add_column(escape(title).replace(": ", "\n"), justify="right" if i else "left")
-    for line in body:
-        shown.add_row(*(f"[bold]{escape(text)}[/bold]" if text.endswith("*") else escape(text) for text in line))
-    console.print(shown)
-    console.print(note(table), highlight=False)
+    for title, (header, body) in halves(table).items():
+        shown = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
+        for i, name in enumerate(header):
+            shown.add_column(escape(name), justify="right" if i else "left")
+        for line in body:
+            shown.add_row(*(f"[bold]{escape(text)}[/bold]" if text.endswith("*") else escape(text) for text in line))
+        console.print("", shown)
+    console.print("\n" + note(table, "*"), highlight=False)
 
 
 def markdown(table: pandas.DataFrame, rows: pandas.DataFrame) -> str:
     """`report.md`."""
-    header, body = grid(table)
-    lines = [header, ["---", *("---:" for _ in header[1:])]]
-    lines += [[f"**{text}**" if text.endswith("*") else text for text in line] for line in body]
-    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return (
-        f"# Exact match by encoding and task\n\n{text}\n\n{note(table)}\n\n![Exact match by length]({PICTURE})\n\n"
+    parts = ["# Exact match by encoding and task"]
+    for title, (header, body) in halves(table).items():
+        lines = [header, ["---", *("---:" for _ in header[1:])]]
+        lines += [[f"**{text[:-2]}**" if text.endswith(" *") else text for text in line] for line in body]
+        escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+        parts += [f"{title}:", "\n".join(f"| {' | '.join(line)} |" for line in escaped)]
+    parts += [note(table, "Bold"), f"![Exact match by length]({PICTURE})"]
+    parts += [
         f"{rows['cell'].nunique()} cells, {len(rows)} rows. Lines are means over seeds, bands reach from the lowest "
-        "seed to the highest, the trained lengths are shaded, and dots mark the best blind guess.\n"
-    )
+        "seed to the highest, the trained lengths are shaded, and dots mark the best blind guess."
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def draw(rows: pandas.DataFrame, path: Path) -> None:

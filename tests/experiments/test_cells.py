@@ -96,6 +96,21 @@ def test_an_unknown_option_is_told_with_the_known_ones_and_the_nearest(complaint
     holds(complaint(config), "'bucket'", "'buckets'", "max_distance")
 
 
+@pytest.mark.parametrize("section, field", [("", "sed"), ("train", "stepz"), ("task", "ende"), ("encoding", "alibi")])
+def test_a_field_that_there_is_not_cannot_be_set_and_forgotten(section, field):
+    config = tiny()
+    with pytest.raises((AttributeError, KeyError, ValueError), match=field):
+        setattr(config[section] if section else config, field, 3)
+        expand(config)
+
+
+@pytest.mark.parametrize("section", ["encoding", "task", "model", "sweep"])
+def test_a_section_that_is_made_a_value_is_told(complaint, section):
+    config = tiny()
+    config[section] = "rope"
+    holds(complaint(config), f"{section} is 'rope'", "section")
+
+
 @pytest.mark.parametrize("value", [True, math.nan, math.inf, None, "16", 2.5], ids=str)
 def test_a_whole_number_must_be_one(complaint, value):
     holds(complaint(swept(model__width=(value,))), f"model.width is {value!r}", "expected a whole number", "64")
