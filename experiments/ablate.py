@@ -64,9 +64,11 @@ def plan(config: ConfigDict, folder: Path) -> tuple[Work, Work]:
     Raises:
         ValueError: the config, or what stands in the folder, is not what it should be.
     """
-    seeds, folders = check_seeds(config.seeds), [CellFolder(folder, cell) for cell in expand(config)]
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; expected a folder for the results. Choose another one.")
+    folders = [CellFolder(folder, cell) for cell in expand(config)]
+    seeds = check_seeds(config.seeds)
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{path} is a file; expected a folder for the results. Choose another one.")
     for one in folders:
         one.check()
     missing = [(one, [seed for seed in seeds if seed not in one.done()]) for one in folders]

@@ -26,12 +26,21 @@ TABLES = {"encoding": posenc.ENCODINGS, "positions": posenc.SCHEMES, "task": TAS
 MOST_SEEDS = 2**16
 
 
+class Section(ConfigDict):
+    """A section whose field `values` is not hidden by the method of that name: Shaw has such an option."""
+
+    def __getattribute__(self, name: str) -> Any:
+        fields = super().__getattribute__("_fields") if name == "values" else {}
+        return fields[name] if name in fields else super().__getattribute__(name)
+
+
 def default_config() -> ConfigDict:
     """The config that every config file starts from: all options of everything, read off the constructors."""
     # Kinds are checked when cells are resolved; ml-collections takes None for anything, and 1.0 where True is set.
     tree: dict[str, Any] = {name: options_of(cls) for name, cls in SECTIONS.items()}
     for axis, name in (("encoding", "none"), ("positions", "in_order"), ("task", "copy")):
-        tree[axis] = {"name": name} | {key: options_of(cls) for key, cls in TABLES[axis].items()}
+        sections = {key: Section(options_of(cls), type_safe=False) for key, cls in TABLES[axis].items()}
+        tree[axis] = {"name": name} | sections
     config = ConfigDict(tree, type_safe=False)
     config.positions.test = ""  # the scheme for testing, where it differs
     config.task.end = True  # an answer ends with a token that is scored
@@ -133,6 +142,7 @@ def expand(config: ConfigDict) -> list[Cell]:
     Raises:
         ValueError: the sweep is empty, or cells are not what they should be; the message lists all that is wrong.
     """
+    check_fields(config, default_config())
     cells, wrong, models = {}, {}, {}
     for overrides in points(config.sweep):
         try:
@@ -144,6 +154,22 @@ def expand(config: ConfigDict) -> list[Cell]:
     if wrong:
         raise ValueError("\n".join(described(overrides) + error for error, overrides in wrong.items()))
     return list(cells.values())
+
+
+def check_fields(config: object, like: ConfigDict, path: str = "") -> None:
+    """Raises ValueError unless a config has the fields of the default one, and sections where that has sections."""
+    if not isinstance(config, ConfigDict):
+        what = path.removesuffix(".") or "what get_config returns"
+        raise ValueError(f"{what} is {config!r}; expected a section with {', '.join(like)}, as in default_config().")
+    for name in config:
+        if name not in like and path != "sweep.":
+            known = f"{nearest(name, like)} Known there: {', '.join(like)}."
+            raise ValueError(f"the config has no field {path + name!r}.{known}")
+    for name in like:
+        if name not in config:
+            raise ValueError(f"the config lacks {path}{name}: start from experiments.cells.default_config().")
+        if isinstance(like[name], ConfigDict):
+            check_fields(config[name], like[name], f"{path}{name}.")
 
 
 def described(overrides: Mapping[str, Any]) -> str:
