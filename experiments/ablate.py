@@ -26,7 +26,7 @@ from experiments.progress import View
 from experiments.results import CellFolder
 from experiments.train import Trainer, chunks
 
-WRONG_INPUT = 2  # exit code
+WRONG_INPUT, INTERRUPTED = 2, 130  # exit codes
 
 
 class TupleParser(flags.ArgumentParser):
@@ -121,9 +121,9 @@ def summary(cell: Cell, rows: list[dict]) -> str:
     """The exact match of a cell in a few words."""
     exact = [row for row in rows if row["metric"] == "exact_match"]
     parts = []
-    for trained, word in ((True, "trained lengths"), (False, "beyond")):
+    for trained, word in ((True, "at trained lengths"), (False, "beyond them")):
         values = [row["value"] for row in exact if row["trained"] == trained]
-        parts += [f"{np.mean(values):.2f} at {word}"] if values else []
+        parts += [f"{np.mean(values):.2f} {word}"] if values else []
     return "exact match " + ", ".join(parts)
 
 
@@ -139,7 +139,11 @@ def main(argv: list[str]) -> None:
         asked, missing = plan(CONFIG.value, Path(RESULTS.value))
     except ValueError as error:
         fail(str(error))
-    execute(asked, missing, Path(RESULTS.value), Console())
+    try:
+        execute(asked, missing, Path(RESULTS.value), Console())
+    except KeyboardInterrupt:
+        print("stopped. The same command goes on with the first cell that is not finished.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def parse(argv: list[str]) -> list[str]:

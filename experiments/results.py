@@ -77,8 +77,7 @@ class CellFolder:
 
     def done(self) -> list[int]:
         """The seeds whose results are complete."""
-        status = self.path / "status.json"
-        return read_json(status)["seeds"] if status.exists() else []
+        return self.status()["seeds"]
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of all finished seeds."""
@@ -103,7 +102,7 @@ class CellFolder:
         ocp.save(self.path.resolve() / block(seeds), nnx.to_pure_dict(parameters), overwrite=True)
         write(self.path / "rows.jsonl", map(strict_json, self.rows() + rows))
         write(self.path / "training.jsonl", map(strict_json, self.training() + training))
-        blocks = [*self.status().get("blocks", []), list(seeds)]
+        blocks = [*self.status()["blocks"], list(seeds)]
         status = dict(
             status="done",
             seeds=sorted({*done, *seeds}),
@@ -115,9 +114,16 @@ class CellFolder:
         write(self.path / "status.json", [json.dumps(status, indent=1)])
 
     def status(self) -> dict[str, Any]:
-        """What status.json says; empty before any seed is done."""
+        """What status.json says; empty before any seed is done.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
         path = self.path / "status.json"
-        return read_json(path) if path.exists() else {}
+        status = read_json(path) if path.exists() else {"seeds": [], "blocks": []}
+        if not isinstance(status, dict) or not {"seeds", "blocks"} <= set(status):
+            raise ValueError(f"{path} is damaged: it names no seeds. Move it away to run the cell again.")
+        return status
 
     def parameters(self, seed: int) -> nnx.State:
         """The final parameters of one seed.
@@ -125,7 +131,7 @@ class CellFolder:
         Raises:
             KeyError: the seed is not done.
         """
-        together = next((seeds for seeds in self.status().get("blocks", []) if seed in seeds), None)
+        together = next((seeds for seeds in self.status()["blocks"] if seed in seeds), None)
         if together is None:
             raise KeyError(f"{self.path} has no results of seed {seed}; done are {self.done()}.")
         one = jax.eval_shape(Trainer(self.cell).init_one, 0).parameters
