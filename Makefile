@@ -12,9 +12,9 @@ test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 quickstart: .venv/installed  ## the main job: six encodings, three tasks, three seeds
 	$(BIN)/python -m experiments.ablate --config=configs/quickstart.py --results=results/quickstart
 
-test: .venv/installed  ## the suite, and once more its library part in Flax's tree mode
-	NNX_GRAPH_MODE=false NNX_GRAPH_UPDATES=false $(BIN)/python -m pytest tests/posenc
+test: .venv/installed  ## the whole suite, and once more in Flax's tree mode
 	$(BIN)/python -m pytest
+	NNX_GRAPH_MODE=false NNX_GRAPH_UPDATES=false $(BIN)/python -m pytest
 
 lint: .venv/installed  ## format, lint, types
 	$(BIN)/ruff format --check .
