@@ -63,8 +63,8 @@ class Trainer:
 
     def step(self, state: State, seed: Int[Array, ""], step: Int[Array, ""]) -> tuple[State, Float[Array, ""]]:
         """One update, and the loss before it."""
-        batch_key, positions_key, dropout_key = jax.random.split(step_key(seed, step), 3)
-        lengths = self.lengths(batch_key, step)
+        lengths_key, batch_key, positions_key, dropout_key = jax.random.split(step_key(seed, step), 4)
+        lengths = self.lengths(lengths_key, step)
         batch = self.cell.layout.batch(batch_key, lengths, self.cell.train.max_length)
         shared = batch.lengths[:1] if self.cell.train.length == "per_batch" else batch.lengths
         positions = self.cell.schemes[0](positions_key, shared, batch.tokens.shape[1], len(lengths))
@@ -81,16 +81,15 @@ class Trainer:
     def lengths(self, key: Key[Array, ""], step: Int[Array, ""]) -> Int[Array, "b"]:
         """The length of each example of a batch."""
         train = self.cell.train
-        if train.length == "per_batch":
-            key = jax.random.fold_in(jax.random.key(0), step)  # the same for all seeds
-            length = jax.random.randint(key, (), train.min_length, train.max_length + 1)
-            return jnp.full(train.batch, length)
-        return jax.random.randint(jax.random.fold_in(key, 0), (train.batch,), train.min_length, train.max_length + 1)
+        if train.length == "per_example":
+            return jax.random.randint(key, (train.batch,), train.min_length, train.max_length + 1)
+        key = jax.random.fold_in(seed_key(0, "lengths"), step)  # the same for all seeds
+        return jnp.full(train.batch, jax.random.randint(key, (), train.min_length, train.max_length + 1))
 
 
 def seed_key(seed: Int[Array, ""], purpose: str) -> Key[Array, ""]:
     """The root of all that a seed decides, apart for each purpose."""
-    return jax.random.fold_in(jax.random.key(seed), ("init", "steps").index(purpose))
+    return jax.random.fold_in(jax.random.key(seed), ("init", "steps", "lengths").index(purpose))
 
 
 def step_key(seed: Int[Array, ""], step: Int[Array, ""]) -> Key[Array, ""]:

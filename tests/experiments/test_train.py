@@ -87,6 +87,23 @@ def test_training_lengths_are_uniform_and_per_batch_the_same_for_all_seeds(lengt
     assert (np.ptp(first, axis=1) == 0).all() == (length == "per_batch")
 
 
+def test_no_two_draws_of_a_step_share_a_key(monkeypatch):
+    used, original = [], Trainer.lengths
+    trainer = Trainer(tiny_cell(train__length="per_example", positions__name="randomized", model__dropout=0.1))
+    monkeypatch.setattr(Trainer, "lengths", lambda self, key, step: used.append(key) or original(self, key, step))
+    layout, scheme = trainer.cell.layout, trainer.cell.schemes[0]
+    batch, call = layout.batch, type(scheme).__call__
+    object.__setattr__(
+        layout, "batch", lambda key, *rest: used.extend([key, *jax.random.split(key, 4)]) or batch(key, *rest)
+    )
+    monkeypatch.setattr(type(scheme), "__call__", lambda self, key, *rest: used.append(key) or call(self, key, *rest))
+    state = jax.tree.map(lambda leaf: leaf[0], trainer.init(SEEDS))
+    trainer.step(state, 0, 0)
+    used += [jax.random.key(0), step_key(0, 0), step_key(0, 1), step_key(1, 0)]
+    numbers = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in used}
+    assert len(numbers) == len(used) == 11
+
+
 def test_loss_is_the_mean_over_scored_tokens_only():
     cell = tiny_cell()
     batch = cell.layout.batch(jax.random.key(0), jnp.array([1, 3, 4, 2]), 4)
