@@ -6,7 +6,7 @@ A decoder of 2 layers, 48 wide, 4 heads; 18 cells of 600 steps with 3 seeds each
 
 All six learn to sort (exact match 0.99 or more at the trained lengths), and only `none` sorts on at twice the length.
 Reversing parts them the other way: `none` does not even learn it (0.56), the others do (0.88 to 1.00), and nobody
-carries it beyond the trained lengths. Parity is counting: `none` holds longest, and all end at chance, 0.5.
+carries it beyond the trained lengths. Parity is counting: `none` holds longest, and all end near chance, 0.5.
 """
 
 from experiments.cells import default_config
