@@ -6,6 +6,7 @@ that signature come the fields of a config, the checks and the error messages, s
 
 import difflib
 import inspect
+import types
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
@@ -86,11 +87,15 @@ def _fits(value: Any, kind: Any) -> bool:
     """Whether a value is of a declared kind. True is no number, NaN and infinity are none, and 2^31 is no int32."""
     if typing.get_origin(kind) is Literal:
         return any(type(value) is type(choice) and value == choice for choice in typing.get_args(kind))
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return any(_fits(value, choice) for choice in typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
         return isinstance(value, tuple) and all(_fits(item, typing.get_args(kind)[0]) for item in value)
     if kind is float:
         return type(value) in (int, float) and abs(value) < LARGEST_FLOAT
-    return type(value) is kind and (kind is not int or abs(value) < 2**31)
+    if kind in (int, bool, str):
+        return type(value) is kind and (kind is not int or abs(value) < 2**31)
+    return isinstance(value, kind)
 
 
 def _described(kind: Any) -> str:
@@ -98,5 +103,7 @@ def _described(kind: Any) -> str:
         return " or ".join(repr(choice) for choice in typing.get_args(kind))
     if typing.get_origin(kind) is tuple:
         return f"a tuple, each item {_described(typing.get_args(kind)[0])}"
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return " or ".join(map(_described, typing.get_args(kind)))
     names = {int: "a whole number below 2^31", float: "a finite number", bool: "True or False", str: "a string"}
-    return names.get(kind, str(kind))
+    return names.get(kind, f"a built {getattr(kind, '__name__', kind)}")

@@ -44,21 +44,40 @@ class Positions:
                 and 257 are one.
             ValueError: values have no axis, or more than two.
         """
-        values = jnp.asarray(positions.values if isinstance(positions, Positions) else positions)
-        wide = jnp.issubdtype(values.dtype, jnp.floating) and values.dtype.itemsize >= 4
-        if not (wide or jnp.issubdtype(values.dtype, jnp.integer)):
-            raise TypeError(
-                f"positions are {values.dtype}; expected whole numbers or float32. Convert them before use."
-            )
+        values = readable(positions)
         if values.ndim not in (1, 2):
-            raise ValueError(f"positions have shape {values.shape}; expected [tokens] or [1 or batch, tokens].")
-        if jnp.issubdtype(values.dtype, jnp.unsignedinteger):
-            values = values.astype(jnp.int32)  # a difference of unsigned numbers wraps around
+            grid = " Of the encodings, axial_rope alone reads grids." if values.ndim == 3 else ""
+            raise ValueError(f"positions have shape {values.shape}; expected [tokens] or [1 or batch, tokens].{grid}")
         consecutive = isinstance(positions, Positions) and positions.consecutive
         return cls(values[None] if values.ndim == 1 else values, consecutive)
 
+    @classmethod
+    def grid(cls, positions: "PositionsLike") -> Num[Array, "#b t axes"]:
+        """The coordinates of positions on a grid, ``[1|b, t, axes]``; those on a line have one axis.
+
+        Raises:
+            TypeError, ValueError: as in `of`, with an axis more.
+        """
+        values = readable(positions)
+        return values if values.ndim == 3 else cls.of(positions).values[..., None]
+
 
 PositionsLike = Positions | Num[Array | np.ndarray, "..."]
+
+
+def readable(positions: PositionsLike) -> Num[Array, "..."]:
+    """The values, as numbers that a difference can be taken of.
+
+    Raises:
+        TypeError: they are neither whole numbers nor floats of at least 32 bits.
+    """
+    values = jnp.asarray(positions.values if isinstance(positions, Positions) else positions)
+    wide = jnp.issubdtype(values.dtype, jnp.floating) and values.dtype.itemsize >= 4
+    if not (wide or jnp.issubdtype(values.dtype, jnp.integer)):
+        raise TypeError(f"positions are {values.dtype}; expected whole numbers or float32. Convert them before use.")
+    if jnp.issubdtype(values.dtype, jnp.unsignedinteger):
+        values = values.astype(jnp.int32)  # a difference of unsigned numbers wraps around
+    return values
 
 
 def distance(q_positions: PositionsLike, k_positions: PositionsLike) -> Num[Array, "#b q k"]:

@@ -9,9 +9,10 @@ calls them directly, in float32, on a few tokens.
 """
 
 import dataclasses
+import itertools
 import math
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import jax
@@ -20,8 +21,9 @@ import numpy as np
 from flax import nnx
 
 from posenc.attention import Attention, attend, visibility
+from posenc.encodings import assemble
 from posenc.encodings.base import Encoding
-from posenc.options import build, options_of
+from posenc.options import options_of
 from posenc.positions import Positions
 from posenc.shapes import Array
 
@@ -52,7 +54,7 @@ class Case:
 
     def build(self, **options: Any) -> Encoding:
         """The encoding, with parameters far enough from zero that each of them matters."""
-        encoding = build(
+        encoding = assemble(
             self.cls, self.cls.__name__, self.options | options, width=WIDTH, heads=HEADS, head_dim=HEAD_DIM,
             value_dim=VALUE_DIM, bidirectional=self.bidirectional, rngs=nnx.Rngs(0),
         )  # fmt: skip
@@ -156,11 +158,11 @@ def kind_is_as_declared(case: Case) -> None:
     """A blind encoding ignores positions, a relative one a common shift of them, an absolute one neither."""
     encoding = case.build()
     _require(encoding.kind in KINDS, f"kind is {encoding.kind!r}; expected one of {', '.join(KINDS)}")
-    base = jnp.array([0, 1, 2, 5, 9, 11])
+    base = jnp.arange(TOKENS)
     original = _output(case, encoding, base)
-    shifts = [shift for shift in (1, 17, 500) if shift + 11 < case.reach(encoding)]
+    shifts = [shift for shift in (1, 17, 500) if shift + TOKENS <= case.reach(encoding)]
     shifted = max(_difference(_output(case, encoding, base + shift), original) for shift in shifts)
-    moved = _difference(_output(case, encoding, base * 2), original)
+    moved = max(_difference(_output(case, encoding, other), original) for other in (base * 2, base[::-1]))
     if encoding.kind == "blind":
         _require(
             max(shifted, moved) == 0, f"blind, but other positions changed the output by {max(shifted, moved):.1e}"
@@ -236,11 +238,13 @@ def consecutive_is_only_a_promise(case: Case) -> None:
 
 def every_parameter_gets_a_gradient(case: Case) -> None:
     """No parameter is without effect, and all gradients are finite."""
-    graph, parameters, rest = _parts(case.build())
-    positions = case.position_sets(case.build())["skipping"]
+    encoding = case.build()
+    graph, parameters, rest = _parts(encoding)
+    near_and_far = [case.position_sets(encoding)[manner] for manner in ("in order", "skipping")]
 
     def loss(parameters: Any) -> Array:
-        return jnp.sum(_output(case, nnx.merge(graph, parameters, rest, copy=True), positions) ** 2)
+        built = nnx.merge(graph, parameters, rest, copy=True)
+        return sum(jnp.sum(_output(case, built, positions) ** 2) for positions in near_and_far)
 
     for path, gradient in jax.tree_util.tree_leaves_with_path(jax.grad(loss)(parameters)):
         name = jax.tree_util.keystr(path)
@@ -249,15 +253,20 @@ def every_parameter_gets_a_gradient(case: Case) -> None:
 
 
 def every_option_changes_the_output(case: Case) -> None:
-    """Another value of any option gives another output, or at least another parameter."""
-    encoding = case.build()
+    """Another value of any option gives another output, if need be beside other values of one or two more options.
+
+    An option may depend on others (a factor on a kind of scaling) or on the direction, and values may be refused. What
+    may not be is an option that is taken and never changes anything.
+    """
     for option in options_of(case.cls):
-        changed = case.build(**{option: case.others.get(option, _other(case, option))})
-        same = [
-            _same(_output(case, encoding, positions), _output(case, changed, positions))
-            for positions in case.position_sets(encoding).values()
-        ]
-        _require(not all(same), f"{option} changes nothing")
+        taken = False
+        for tried, encoding, changed in _pairs(case, option):
+            taken = True
+            places = tried.position_sets(encoding).values()
+            if any(not _same(_output(tried, encoding, at), _output(tried, changed, at)) for at in places):
+                break
+        else:
+            _require(not taken, f"{option} changes nothing")
 
 
 def past_its_limit_is_nan(case: Case) -> None:
@@ -283,7 +292,7 @@ def compiled_is_the_same(case: Case) -> None:
         traces.append(positions.shape)
         return _output(case, encoding, positions)
 
-    for positions in (jnp.arange(TOKENS), jnp.arange(TOKENS) * 3):
+    for positions in (jnp.arange(TOKENS), jnp.arange(TOKENS) * 2):
         difference = _difference(_output(case, encoding, positions), compiled(positions))
         _require(difference < CLOSE, f"compiled differs by {difference:.1e}")
     _require(len(traces) == 1, f"{len(traces)} programs for one shape of positions")
@@ -386,14 +395,45 @@ def _same(a: Array, b: Array) -> bool:
     return a.shape == b.shape and np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True)
 
 
-def _other(case: Case, option: str) -> Any:
-    """Another value of the kind that the signature declares."""
-    value = (options_of(case.cls) | case.options)[option]
+def _pairs(case: Case, option: str) -> Iterator[tuple[Case, Encoding, Encoding]]:
+    """Encodings that differ in one option, and the case they are tried in; the simplest first."""
+    values = _others(case, option)
+    if not values:
+        raise ContractError(f"name another value of {option} in others={{{option!r}: ...}}")
+    singles = [{name: value} for name in options_of(case.cls) if name != option for value in _others(case, name)]
+    doubles = [a | b for a, b in itertools.combinations(singles, 2) if a.keys() != b.keys()]
+    for beside in ({}, *singles, *doubles):
+        for direction in {case.bidirectional, not case.bidirectional and not case.cls.causal_only}:
+            tried = dataclasses.replace(case, bidirectional=direction, options=case.options | beside)
+            built = [_accepted(tried, {option: value}) for value in (_value(tried, option), *values)]
+            first, *changed = [encoding for encoding in built if encoding is not None] or [None]
+            yield from ((tried, first, other) for other in changed)
+
+
+def _accepted(case: Case, options: dict[str, Any]) -> Encoding | None:
+    """The encoding with these options, or None where they are refused."""
+    try:
+        return case.build(**options)
+    except ValueError:
+        return None
+
+
+def _value(case: Case, option: str) -> Any:
+    return (options_of(case.cls) | case.options)[option]
+
+
+def _others(case: Case, option: str) -> list[Any]:
+    """Other values of the kind that the signature declares; none where they cannot be guessed."""
+    if option in case.others:
+        return [case.others[option]]
+    value = _value(case, option)
     kind = typing.get_type_hints(case.cls.__init__)[option]
     if typing.get_origin(kind) is Literal:
-        return next(choice for choice in typing.get_args(kind) if choice != value)
+        return [choice for choice in typing.get_args(kind) if choice != value]
     if isinstance(value, bool):
-        return not value
+        return [not value]
     if isinstance(value, int | float):
-        return 1 if not value else value // 2 if isinstance(value, int) else value / 2
-    raise ContractError(f"name another value of {option} in others={{{option!r}: ...}}; its kind is {kind}")
+        return [
+            new for new in (value * 2, value // 2 if isinstance(value, int) else value / 2, 1, 1000) if new != value
+        ]
+    return []

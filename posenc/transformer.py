@@ -9,7 +9,7 @@ from flax import nnx
 
 from posenc.attention import Attention, head_width, visibility
 from posenc.encodings.base import Encoding
-from posenc.positions import Positions, PositionsLike
+from posenc.positions import PositionsLike
 from posenc.shapes import Array, Bool, Float, Int
 
 Norm = Literal["rms", "layer"]
@@ -161,7 +161,6 @@ class Transformer(nnx.Module):
             lengths: how many tokens of each example are real; all where it is None.
             rngs: for dropout, in training; none in evaluation.
         """
-        positions = Positions.of(positions)
         visible = visibility(tokens.shape[1], causal=self.causal, lengths=lengths)
         x = self.embed(tokens).astype(self.dtype)
         for encoding in self.encodings:

@@ -12,7 +12,7 @@ reach is NaN, never a clamped value; called with some of the queries, a hook giv
 """
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Literal
 
 import jax
 from flax import nnx
@@ -36,8 +36,8 @@ class Encoding(nnx.Module):
     """
 
     kind: Kind
-    shared: ClassVar[bool] = True
-    causal_only: ClassVar[bool] = False
+    shared: bool = True
+    causal_only: bool = False
     bidirectional: bool | None = None
     limit: int | None = None
 
@@ -90,10 +90,9 @@ class Encoding(nnx.Module):
         """The weighted sum of values, with what positions add to the values."""
         return out
 
-
-def overrides(encoding: Encoding, hook: str) -> bool:
-    """Whether an encoding says anything of its own in this hook."""
-    return getattr(type(encoding), hook) is not getattr(Encoding, hook)
+    def overrides(self, hook: str) -> bool:
+        """Whether this encoding says anything of its own in a hook."""
+        return getattr(type(self), hook) is not getattr(Encoding, hook)
 
 
 def parameter(rngs: nnx.Rngs | None, init: Callable[..., Array], shape: tuple[int, ...], dtype) -> nnx.Param:

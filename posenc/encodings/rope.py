@@ -6,15 +6,18 @@ Su et al. 2021, arXiv:2104.09864, equations 14 and 34. The paper pairs neighbour
 does); GPT-NeoX and Llama pair channel i with i + d/2 ("halves", the default). Either spans the same functions, but
 weights trained with one are wrong with the other, and queries and keys must agree. `fraction` turns the first part of
 the channels only, as in GPT-NeoX, theta over that part. `keep` < 1 is p-RoPE (Barbero et al. 2024, arXiv:2410.06205):
-the slowest pairs stand still. Values are never turned.
+the slowest pairs stand still. `scaling` stretches it to longer texts (see scaling.py). Values are never turned.
 """
 
 from typing import Literal
 
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from posenc.encodings.base import Encoding
+from posenc.encodings.phase import Layout, angles, geometric, turned
+from posenc.encodings.scaling import Kind, Scaling
 from posenc.positions import Positions
 
 
@@ -27,6 +30,8 @@ class RoPE(Encoding):
         layout: "halves" pairs channels i and i + d/2, "interleaved" 2i and 2i + 1.
         fraction: the share of the channels that is turned, in (0, 1]; it must come out even.
         keep: the share of those pairs, the fastest, that turns at all, in [0, 1].
+        scaling, factor, original, length, rescale, ramp: as in `scaling.Scaling`.
+        start: of longrope: the first positions, which are turned as in training; absolute where there are any.
     """
 
     kind = "relative"
@@ -36,19 +41,30 @@ class RoPE(Encoding):
         head_dim: int | None = None,
         *,
         base: float = 1e4,
-        layout: Literal["halves", "interleaved"] = "halves",
+        layout: Layout = "halves",
         fraction: float = 1.0,
         keep: float = 1.0,
+        scaling: Kind = None,
+        factor: float = 1.0,
+        original: int = 512,
+        length: int = 0,
+        rescale: tuple[float, ...] = (),
+        start: int = 0,
+        ramp: Literal["turns", "pairs"] = "turns",
         rngs: nnx.Rngs | None = None,
     ):
         del rngs
-        if base <= 0:
-            raise ValueError(f"rope.base is {base}; expected a positive number (default 10000).")
+        if base <= 1:
+            raise ValueError(f"rope.base is {base}; expected a number above 1 (default 10000).")
         if not (0 < fraction <= 1 and 0 <= keep <= 1):
             raise ValueError(f"rope.fraction is {fraction} and rope.keep {keep}; expected shares, fraction above 0.")
-        self.base, self.layout, self.fraction, self.keep = base, layout, fraction, keep
+        if start < 0 or (start and scaling != "longrope"):
+            raise ValueError(f"rope.start is {start} and scaling {scaling!r}; longrope alone spares first positions.")
+        self.base, self.layout, self.fraction, self.keep, self.start = base, layout, fraction, keep, start
+        self.scaling = Scaling(scaling, factor, original, length, rescale, ramp)
+        self.kind = "absolute" if start else "relative"
         if head_dim is not None:
-            self.turned_channels(head_dim)
+            self.scaling.frequencies(geometric(self.turned_channels(head_dim), base))
 
     def turned_channels(self, head_dim: int) -> int:
         """How many of the channels of a head are turned."""
@@ -60,30 +76,22 @@ class RoPE(Encoding):
             )
         return turned
 
-    def frequencies(self, turned: int):
-        """theta_i for each pair, in radians a position; zero where a pair stands still."""
-        pair = jnp.arange(turned // 2)
-        return jnp.where(pair < int(self.keep * (turned // 2)), self.base ** (-2.0 * pair / turned), 0.0)
+    def angles(self, positions, pairs: int, dtype):
+        """The angle of each pair of channels, ``[1|b, t, 1, pairs]``, zero where a pair stands still."""
+        plain = geometric(2 * pairs, self.base)
+        moving = np.arange(pairs) < int(self.keep * pairs)
+        values = Positions.of(positions).values[:, :, None]
+        scaled = angles(values, self.scaling.frequencies(plain) * moving, dtype)
+        if not self.start:
+            return scaled
+        return jnp.where((values < self.start)[..., None], angles(values, plain * moving, dtype), scaled)
 
     def rotated(self, x, positions):
         """`x` of shape ``[b, t, h, d]``, turned; angles and products in float32 or wider, the dtype of `x` kept."""
-        dtype = jnp.promote_types(x.dtype, jnp.float32)
-        turned = self.turned_channels(x.shape[-1])
-        angles = (
-            Positions.of(positions).values.astype(dtype)[:, :, None, None] * self.frequencies(turned)[None, None, None]
-        )
-        cos, sin = jnp.cos(angles), jnp.sin(angles)
-        first, second = self.pairs(x[..., :turned].astype(dtype))
-        pairs = first * cos - second * sin, first * sin + second * cos
-        if self.layout == "halves":
-            out = jnp.concatenate(pairs, axis=-1)
-        else:
-            out = jnp.stack(pairs, axis=-1).reshape(*x.shape[:-1], turned)
-        return jnp.concatenate([out.astype(x.dtype), x[..., turned:]], axis=-1)
-
-    def pairs(self, x):
-        """First and second channel of each pair."""
-        return jnp.split(x, 2, axis=-1) if self.layout == "halves" else (x[..., 0::2], x[..., 1::2])
+        channels = self.turned_channels(x.shape[-1])
+        at = self.angles(positions, channels // 2, x.dtype)
+        out = turned(x[..., :channels], at, self.layout, self.scaling.attention)
+        return jnp.concatenate([out, x[..., channels:]], axis=-1)
 
     def queries_keys(self, q, k, q_positions, k_positions):
         return self.rotated(q, q_positions), self.rotated(k, k_positions)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
+from posenc.encodings.phase import angles, geometric
 from posenc.positions import Positions
 
 
@@ -49,14 +50,11 @@ class Sinusoidal(Encoding):
 
     def table(self, positions, dtype=jnp.float32):
         """The waves themselves, ``[1|b, t, m]``, in float32 or, where `dtype` is, wider."""
-        values = Positions.of(positions).values
-        dtype = jnp.promote_types(dtype, jnp.float32)
-        pair = jnp.arange(self.width // 2, dtype=dtype)
-        angles = values.astype(dtype)[..., None] * self.base ** (-2 * pair / self.width)[None, None]
-        waves = jnp.sin(angles), jnp.cos(angles)
+        at = angles(Positions.of(positions).values, geometric(self.width, self.base), dtype)
+        waves = jnp.sin(at), jnp.cos(at)
         if self.layout == "halves":
             return jnp.concatenate(waves, axis=-1)
-        return jnp.stack(waves, axis=-1).reshape(*angles.shape[:-1], self.width)
+        return jnp.stack(waves, axis=-1).reshape(*at.shape[:-1], self.width)
 
     def embeddings(self, x, positions):
         table = self.table(positions, x.dtype)

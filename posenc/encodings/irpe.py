@@ -1,0 +1,103 @@
+"""Trained rows or numbers for distances that are told apart finely near by and coarsely far off, on q, k or v.
+
+    g(r) = round(r)                                                              for |r| <= alpha
+         = sign(r) min(beta, round(alpha + log(|r| / alpha) / log(gamma / alpha) (beta - alpha)))   beyond
+
+    contextual   k: q_m . rK[g(m - n)] / sqrt(d)     q: k_n . rQ[g(n - m)] / sqrt(d)     v: sum_n A_mn rV[g(m - n)]
+    bias         k: b[g(m - n)]                      q: b'[g(n - m)]
+
+Wu et al. 2021, arXiv:2107.14222, equation 18 for g, here for a line and not for an image. As in the authors' code, the
+heads share all rows, b is added as it is (the paper divides it by sqrt(d)), and everything is zero at first. The row of
+a query's distance to the keys is multiplied with the *keys* where it says q, and read the other way round.
+"""
+
+from fractions import Fraction
+from typing import Literal
+
+import jax.numpy as jnp
+from flax import nnx
+
+from posenc.encodings.base import Encoding, parameter
+from posenc.encodings.buckets import log_starts
+from posenc.positions import distance, interpolated
+
+
+class IRPE(Encoding):
+    """Image relative position encoding with the piecewise index, on a line of tokens.
+
+    Args:
+        heads: heads of the attention, h.
+        head_dim: channels of a key, d.
+        value_dim: channels of a value; those of a key where it is None.
+        alpha: distances up to here are exact.
+        beta: the largest index; there are 2 beta + 1 rows.
+        gamma: the distance with the largest index; beyond it all are the same.
+        mode: "contextual", rows to be multiplied, or "bias", numbers to be added.
+        on: of "q", "k" and "v" those that get a table; "v" in contextual mode only.
+        init: of the tables.
+    """
+
+    kind = "relative"
+    shared = False
+
+    def __init__(
+        self,
+        heads: int,
+        head_dim: int,
+        value_dim: int | None = None,
+        *,
+        alpha: int = 8,
+        beta: int = 16,
+        gamma: int = 64,
+        mode: Literal["contextual", "bias"] = "contextual",
+        on: tuple[Literal["q", "k", "v"], ...] = ("k",),
+        init=nnx.initializers.zeros,
+        rngs: nnx.Rngs | None = None,
+        param_dtype=jnp.float32,
+    ):
+        if not 1 <= alpha < min(beta, gamma):
+            raise ValueError(f"irpe has alpha {alpha}, beta {beta}, gamma {gamma}; expected 1 <= alpha < beta, gamma.")
+        if not on or len(set(on)) < len(on) or (mode == "bias" and "v" in on):
+            raise ValueError(f"irpe.on is {on} and mode {mode!r}; expected some of q, k and (contextual only) v, once.")
+        self.alpha, self.beta, self.gamma, self.mode, self.heads = alpha, beta, gamma, mode, heads
+        sizes = {"q": head_dim, "k": head_dim, "v": value_dim or head_dim}
+        shapes = {name: (2 * beta + 1, *((size,) if mode == "contextual" else ())) for name, size in sizes.items()}
+        self.q_rows, self.k_rows, self.v_rows = (
+            parameter(rngs, init, shapes[name], param_dtype) if name in on else None for name in ("q", "k", "v")
+        )
+
+    def row(self, r):
+        """The row of each whole distance: g(r) + beta."""
+        shares = [Fraction(2 * j - 1, 2 * (self.beta - self.alpha)) for j in range(1, self.beta - self.alpha + 1)]
+        starts = [*range(1, self.alpha + 1), *log_starts(self.alpha, self.gamma, shares)]
+        return self.beta + jnp.sign(r) * jnp.searchsorted(jnp.asarray(starts), jnp.abs(r), side="right")
+
+    def bias(self, q_positions, k_positions):
+        if self.mode == "contextual":
+            return None
+        r = distance(q_positions, k_positions)
+        tables = [(self.k_rows, r), (self.q_rows, -r)]
+        read = [interpolated(lambda r, t=t: t[...][self.row(r)], at) for t, at in tables if t is not None]
+        return jnp.repeat(sum(read)[:, None], self.heads, axis=1)
+
+    def logits(self, logits, q, k, q_positions, k_positions, visible):
+        if self.mode == "bias":
+            return logits
+        r, scale = distance(q_positions, k_positions)[:, None], q.shape[-1] ** -0.5
+
+        def term(x, rows, r):
+            products = jnp.einsum("bihd,rd->bhir", x.astype(logits.dtype), rows[...])
+            return scale * interpolated(lambda r: jnp.take_along_axis(products, self.row(r), axis=-1), r)
+
+        if self.k_rows is not None:
+            logits = logits + term(q, self.k_rows, r)
+        if self.q_rows is not None:
+            logits = logits + jnp.swapaxes(term(k, self.q_rows, -jnp.swapaxes(r, 2, 3)), 2, 3)
+        return logits
+
+    def values(self, out, weights, v, q_positions, k_positions):
+        if self.v_rows is None:
+            return out
+        r = distance(q_positions, k_positions)
+        rows = interpolated(lambda r: self.v_rows[...][self.row(r)], r).astype(v.dtype)
+        return out + jnp.einsum("bhqk,bqkd->bqhd", weights, rows)

@@ -1,0 +1,66 @@
+"""The position as a vector with a single one, appended and projected back, or added as it is.
+
+    append:  x'_p = [x_p ; e_p] W,   W of shape [m + max_position, m]        add:  x'_p = x_p + e_p
+
+Folklore. Appended and projected it is a learned table under another name: the lower rows of W are the table, and differ
+from `learned` in nothing but their initial values. Added it needs a channel for each position. Either ends with the
+last position; one_hot(p, n) of JAX is a row of zeros there, a position that was never seen, and here it is NaN.
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+from flax import nnx
+
+from posenc.encodings.base import Encoding, parameter
+from posenc.positions import Positions
+
+
+class OneHot(Encoding):
+    """One channel for each position; a real position is split between the two channels around it.
+
+    Args:
+        width: channels of the embeddings, m.
+        max_position: positions 0 .. max_position-1 can be told, all others are NaN.
+        combine: "append" to the channels and project back, or "add" to the first `max_position` of them.
+        init: of the projection.
+    """
+
+    kind = "absolute"
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        max_position: int = 512,
+        combine: Literal["append", "add"] = "append",
+        init=nnx.initializers.lecun_normal(),
+        rngs: nnx.Rngs | None = None,
+        param_dtype=jnp.float32,
+    ):
+        if max_position < 1:
+            raise ValueError(f"one_hot.max_position is {max_position}; expected 1 or more.")
+        if combine == "add" and max_position > width:
+            raise ValueError(
+                f"one_hot.max_position is {max_position}, but a position can be added to {width} channels only. "
+                "Set it to the width or less, widen the model, or use one_hot.combine='append'."
+            )
+        self.limit, self.width = max_position, width
+        shape = (width + max_position, width)
+        self.projection = parameter(rngs, init, shape, param_dtype) if combine == "append" else None
+
+    def one_hot(self, positions, dtype):
+        """``[1|b, t, max_position]``: a tent of height 1 over the position, so that whole ones have a single one."""
+        values = Positions.of(positions).values.astype(dtype)[..., None]
+        tent = jnp.maximum(1 - jnp.abs(values - jnp.arange(self.limit, dtype=dtype)[None, None]), 0)
+        return jnp.where((values >= 0) & (values <= self.limit - 1), tent, jnp.nan)
+
+    def embeddings(self, x, positions):
+        dtype = jnp.promote_types(x.dtype, jnp.float32)
+        where = self.one_hot(positions, dtype)
+        if self.projection is None:
+            out = x + jnp.pad(where, ((0, 0), (0, 0), (0, self.width - self.limit)))
+        else:
+            content, rows = self.projection[...][: self.width], self.projection[...][self.width :]
+            out = jnp.einsum("btm,mn->btn", x.astype(dtype), content) + jnp.einsum("btp,pn->btn", where, rows)
+        return out.astype(x.dtype)

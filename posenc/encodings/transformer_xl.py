@@ -1,0 +1,76 @@
+"""The product of query and key taken apart: each with a position in it becomes a term with a distance in it.
+
+    s_mn = ((q_m + u) . k_n + (q_m + v) . W_R R_{m-n}) / sqrt(d),   R_r = [sin(r theta_i) ; cos(r theta_i)]
+
+Dai et al. 2019, arXiv:1901.02860, section 3.3: theta_i = base^(-2i/width), u and v one vector for each head. The shift
+that puts distances in their places gives the right ones for keys behind only, unless R covers both signs as in XLNet;
+here it always does. W_R, u and v belong to a layer; in the paper's first code u and v are shared by all layers.
+"""
+
+import jax.numpy as jnp
+from flax import nnx
+
+from posenc.encodings.base import Encoding, parameter
+from posenc.encodings.phase import angles, geometric
+from posenc.encodings.skew import diagonals, on_diagonals, skewed
+from posenc.positions import Positions
+
+
+class TransformerXL(Encoding):
+    """Relative sinusoids, projected for each head, beside two global biases.
+
+    Args:
+        width: channels of R, the model's; even.
+        heads: heads of the attention, h.
+        head_dim: channels of a head, d.
+        base: of the wavelengths.
+        init: of W_R, u and v.
+    """
+
+    kind = "relative"
+    shared = False
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        head_dim: int,
+        *,
+        base: float = 1e4,
+        init=nnx.initializers.normal(0.02),
+        rngs: nnx.Rngs | None = None,
+        param_dtype=jnp.float32,
+    ):
+        if width % 2:
+            raise ValueError(f"transformer_xl needs an even width, a sine and a cosine for each pair; it is {width}.")
+        if base <= 1:
+            raise ValueError(f"transformer_xl.base is {base}; expected a number above 1 (default 10000).")
+        self.width, self.base = width, base
+        self.projection = parameter(rngs, init, (width, heads, head_dim), param_dtype)
+        self.u = parameter(rngs, init, (heads, head_dim), param_dtype)
+        self.v = parameter(rngs, init, (heads, head_dim), param_dtype)
+
+    def waves(self, values, dtype):
+        """Sine and cosine of each pair, two arrays ``[..., width/2]``."""
+        at = angles(values, geometric(self.width, self.base), dtype)
+        return jnp.sin(at), jnp.cos(at)
+
+    def logits(self, logits, q, k, q_positions, k_positions, visible):
+        dtype, scale = logits.dtype, q.shape[-1] ** -0.5
+        content = jnp.einsum("hd,bkhd->bhk", self.u[...], k.astype(dtype))[:, :, None]
+        query = q.astype(dtype) + self.v[...][None, None]
+        if on_diagonals(q_positions, k_positions):
+            waves = jnp.concatenate(self.waves(diagonals(q_positions, k_positions), dtype), axis=-1)
+            rows = jnp.einsum("rm,mhd->rhd", waves, self.projection[...])
+            position = skewed(jnp.einsum("bqhd,rhd->bhqr", query, rows), k.shape[1])
+        else:
+            position = self.apart(query, q_positions, k_positions)
+        return logits + (content + position) * scale
+
+    def apart(self, query, q_positions, k_positions):
+        """The same for any positions: a sine or cosine of m - n is made of those of m and of n."""
+        sine, cosine = jnp.split(jnp.einsum("bqhd,mhd->bqhm", query, self.projection[...]), 2, axis=-1)
+        sin, cos = self.waves(Positions.of(q_positions).values[:, :, None], query.dtype)
+        of_query = jnp.concatenate([cosine * sin - sine * cos, sine * sin + cosine * cos], axis=-1)
+        of_key = jnp.concatenate(self.waves(Positions.of(k_positions).values, query.dtype), axis=-1)
+        return jnp.einsum("bqhm,bkm->bhqk", of_query, of_key)
