@@ -244,7 +244,7 @@ def every_parameter_gets_a_gradient(case: Case) -> None:
 
     def loss(parameters: Any) -> Array:
         built = nnx.merge(graph, parameters, rest, copy=True)
-        return sum(jnp.sum(_output(case, built, positions) ** 2) for positions in near_and_far)
+        return jnp.stack([jnp.sum(_output(case, built, positions) ** 2) for positions in near_and_far]).sum()
 
     for path, gradient in jax.tree_util.tree_leaves_with_path(jax.grad(loss)(parameters)):
         name = jax.tree_util.keystr(path)
@@ -406,8 +406,8 @@ def _pairs(case: Case, option: str) -> Iterator[tuple[Case, Encoding, Encoding]]
         for direction in {case.bidirectional, not case.bidirectional and not case.cls.causal_only}:
             tried = dataclasses.replace(case, bidirectional=direction, options=case.options | beside)
             built = [_accepted(tried, {option: value}) for value in (_value(tried, option), *values)]
-            first, *changed = [encoding for encoding in built if encoding is not None] or [None]
-            yield from ((tried, first, other) for other in changed)
+            kept = [encoding for encoding in built if encoding is not None]
+            yield from ((tried, kept[0], other) for other in kept[1:])
 
 
 def _accepted(case: Case, options: dict[str, Any]) -> Encoding | None:

@@ -27,7 +27,7 @@ def geometric_slopes(heads: int) -> list[float]:
 
 
 def published_slopes(heads: int) -> list[float]:
-    """The same where heads are a power of two; otherwise those of the power below, and then of the next between them."""
+    """The same for a power of two; otherwise those of the power below it, then every other one of the next."""
     below = 2 ** math.floor(math.log2(heads))
     return geometric_slopes(below) + geometric_slopes(2 * below)[::2][: heads - below]
 

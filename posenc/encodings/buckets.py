@@ -1,4 +1,4 @@
-"""Where logarithmic buckets of distances begin, in whole numbers: a float32 logarithm may put an edge on the wrong side."""
+"""Where logarithmic buckets of distances begin, in whole numbers: a float32 logarithm may miss an edge by one."""
 
 from collections.abc import Iterable
 from fractions import Fraction

@@ -2,9 +2,9 @@
 
     s_mn = q_m . k_n / sqrt(d) - sum_{l = n+1 .. m} softplus(w_h . x_l + b_h)
 
-Veisi et al. 2025, arXiv:2503.08067, and its code (context-aware biases, "Cable"): ALiBi with a step per token instead of
-1. Every step is positive, so a key never comes nearer again. No other encoding is used beside it. The published code
-divides the products by the square root of the whole width, not of a head's; here they are divided as everywhere.
+Veisi et al. 2025, arXiv:2503.08067, and its code (context-aware biases, "Cable"): ALiBi with a step for each token in
+place of 1. Every step is positive, so a key never comes nearer again. No other encoding is used beside it. The
+published code divides the products by the root of the whole width, not of a head's; here it is a head's as everywhere.
 """
 
 import jax

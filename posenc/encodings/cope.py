@@ -1,6 +1,7 @@
 """Positions that are counted by content: a query's gates decide which of the tokens behind it count.
 
-    g_mj = sigma(q_m . k_j / sqrt(d)),   p_mn = min(sum_{j = n .. m} g_mj, P - 1),   s_mn = q_m . k_n / sqrt(d) + q_m . e[p_mn]
+    g_mj = sigma(q_m . k_j / sqrt(d)),   p_mn = min(sum_{j = n .. m} g_mj, P - 1)
+    s_mn = q_m . k_n / sqrt(d) + q_m . e[p_mn]
 
 Golovneva et al. 2024, arXiv:2405.18719, equations 3 to 5 and its listing: e[p] is read linearly between whole p. A
 token counts itself, so the nearest position is a gate, not 0. Keys that are not visible must not be counted. P is

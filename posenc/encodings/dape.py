@@ -50,7 +50,8 @@ class DAPE(Encoding):
         self.down = parameter(rngs, init, (hidden, heads), param_dtype)
 
     def logits(self, logits, q, k, q_positions, k_positions, visible):
-        bias = jnp.broadcast_to(self.of.bias(q_positions, k_positions), logits.shape)
+        bias = jnp.asarray(self.of.bias(q_positions, k_positions))
+        bias = jnp.broadcast_to(bias, logits.shape)
         seen = jnp.concatenate([logits, bias], axis=1)
         hidden = jnp.einsum("bhqk,hf->bfqk", seen, self.up[...]) + self.up_bias[...][None, :, None, None]
         change = jnp.einsum("bfqk,fh->bhqk", jax.nn.leaky_relu(hidden), self.down[...])

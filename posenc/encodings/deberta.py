@@ -1,7 +1,7 @@
 """Content and position disentangled: content to content, content to position, position to content.
 
-    s_mn = (q_m . k_n + q_m . W_K P[d(m - n)] + k_n . W_Q P[d(n - m)]) / sqrt(3 d),   d(r) = clip(bucket(r) + B, 0, 2B-1)
-
+    s_mn = (q_m . k_n + q_m . W_K P[d(m - n)] + k_n . W_Q P[d(n - m)]) / sqrt(3 d)
+    d(r) = clip(bucket(r) + B, 0, 2B-1)
     bucket(r) = r up to M = B/2,   beyond   sign(r) (M + ceil(log(|r| / M) / log((max_distance - 1) / M) (M - 1)))
 
 He et al. 2020, arXiv:2006.03654, equation 4, with the logarithmic buckets of its second version (B = `buckets`). Three

@@ -76,9 +76,13 @@ class IRPE(Encoding):
         if self.mode == "contextual":
             return None
         r = distance(q_positions, k_positions)
-        tables = [(self.k_rows, r), (self.q_rows, -r)]
-        read = [interpolated(lambda r, t=t: t[...][self.row(r)], at) for t, at in tables if t is not None]
-        return jnp.repeat(sum(read)[:, None], self.heads, axis=1)
+        terms = [self.read(self.k_rows, r), self.read(self.q_rows, -r)]
+        total = sum((term for term in terms if term is not None), jnp.zeros(()))
+        return jnp.repeat(total[:, None], self.heads, axis=1)
+
+    def read(self, rows, r):
+        """The row, or number, of each distance; None where there is no table."""
+        return None if rows is None else interpolated(lambda whole: rows[...][self.row(whole)], r)
 
     def logits(self, logits, q, k, q_positions, k_positions, visible):
         if self.mode == "bias":
@@ -96,8 +100,5 @@ class IRPE(Encoding):
         return logits
 
     def values(self, out, weights, v, q_positions, k_positions):
-        if self.v_rows is None:
-            return out
-        r = distance(q_positions, k_positions)
-        rows = interpolated(lambda r: self.v_rows[...][self.row(r)], r).astype(v.dtype)
-        return out + jnp.einsum("bhqk,bqkd->bqhd", weights, rows)
+        rows = self.read(self.v_rows, distance(q_positions, k_positions))
+        return out if rows is None else out + jnp.einsum("bhqk,bqkd->bqhd", weights, rows.astype(v.dtype))

@@ -45,21 +45,22 @@ class OneHot(Encoding):
                 f"one_hot.max_position is {max_position}, but a position can be added to {width} channels only. "
                 "Set it to the width or less, widen the model, or use one_hot.combine='append'."
             )
-        self.limit, self.width = max_position, width
+        self.limit = self.max_position = max_position
+        self.width = width
         shape = (width + max_position, width)
         self.projection = parameter(rngs, init, shape, param_dtype) if combine == "append" else None
 
     def one_hot(self, positions, dtype):
         """``[1|b, t, max_position]``: a tent of height 1 over the position, so that whole ones have a single one."""
         values = Positions.of(positions).values.astype(dtype)[..., None]
-        tent = jnp.maximum(1 - jnp.abs(values - jnp.arange(self.limit, dtype=dtype)[None, None]), 0)
-        return jnp.where((values >= 0) & (values <= self.limit - 1), tent, jnp.nan)
+        tent = jnp.maximum(1 - jnp.abs(values - jnp.arange(self.max_position, dtype=dtype)[None, None]), 0)
+        return jnp.where((values >= 0) & (values <= self.max_position - 1), tent, jnp.nan)
 
     def embeddings(self, x, positions):
         dtype = jnp.promote_types(x.dtype, jnp.float32)
         where = self.one_hot(positions, dtype)
         if self.projection is None:
-            out = x + jnp.pad(where, ((0, 0), (0, 0), (0, self.width - self.limit)))
+            out = x + jnp.pad(where, ((0, 0), (0, 0), (0, self.width - self.max_position)))
         else:
             content, rows = self.projection[...][: self.width], self.projection[...][self.width :]
             out = jnp.einsum("btm,mn->btn", x.astype(dtype), content) + jnp.einsum("btp,pn->btn", where, rows)

@@ -58,7 +58,7 @@ def high_word(a: Array, b: np.ndarray) -> Array:
 
 
 def turned(x: Array, angles: Array, layout: Layout, size: float | Array = 1.0) -> Array:
-    """Each pair of channels of `x` turned by its angle and multiplied by `size`, in at least float32, in the dtype of x.
+    """Each pair of channels of `x` turned by its angle and multiplied by `size`, at least in float32; the dtype of x.
 
     Args:
         x: ``[b, t, h, d]``.

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import Encoding, Kind
 from posenc.encodings.phase import Layout, angles, geometric, turned
-from posenc.encodings.scaling import Kind, Scaling
+from posenc.encodings.scaling import Scaling, ScalingKind
 from posenc.positions import Positions
 
 
@@ -34,7 +34,7 @@ class RoPE(Encoding):
         start: of longrope: the first positions, which are turned as in training; absolute where there are any.
     """
 
-    kind = "relative"
+    kind: Kind = "relative"
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class RoPE(Encoding):
         layout: Layout = "halves",
         fraction: float = 1.0,
         keep: float = 1.0,
-        scaling: Kind = None,
+        scaling: ScalingKind = None,
         factor: float = 1.0,
         original: int = 512,
         length: int = 0,

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-Kind = Literal[None, "linear", "ntk", "dynamic_ntk", "yarn", "llama3", "longrope"]
+ScalingKind = Literal[None, "linear", "ntk", "dynamic_ntk", "yarn", "llama3", "longrope"]
 FAST, SLOW = 32, 1  # YaRN: pairs with more turns than these stay, with fewer are interpolated
 HIGH, LOW = 4, 1  # Llama 3: the same
 
@@ -41,7 +41,7 @@ class Scaling:
         ValueError: a setting that does not fit the kind.
     """
 
-    kind: Kind
+    kind: ScalingKind
     factor: float
     original: int
     length: int

@@ -3,8 +3,8 @@
     s_mn = (q_m . k_n + (p_m U_Q) . (p_n U_K)) / sqrt(2 d) + b_h[bucket(m - n)]
 
 Ke et al. 2020, arXiv:2006.15595, equations 7 (TUPE-A) and 8 (TUPE-R, with T5's bias). Two terms are added, hence the 2;
-b is not scaled. p, U_Q, U_K and b are shared by all layers. The authors' code normalises p and gives U_Q and U_K a bias,
-the equations do not. The paper also unties the [CLS] token, which a model without such a token does not have.
+b is not scaled. p, U_Q, U_K and b are shared by all layers. The authors' code normalises p and gives U_Q and U_K
+biases, the equations do not. The paper also unties the [CLS] token, which a model without such a token does not have.
 """
 
 import jax.numpy as jnp
