@@ -21,6 +21,7 @@ from rich.console import Console
 
 from experiments import report, results
 from experiments.cells import Cell, check_seeds, expand
+from experiments.cost import cost
 from experiments.evaluate import Evaluator
 from experiments.progress import View
 from experiments.results import CellFolder
@@ -110,10 +111,11 @@ def run(folder: CellFolder, seeds: list[int], view: View) -> None:
         losses = np.asarray(losses)
         training += [dict(seed=seed, step=stop, loss=float(losses[i])) for i, seed in enumerate(seeds)]
         view.step(stop, cell.train.steps, losses.mean())
-    rows = []
+    rows, price = [], cost(cell)
     for length, metrics in Evaluator(cell)(state.parameters):
-        rows += results.rows_of(cell, seeds, length, {name: np.asarray(value) for name, value in metrics.items()})
-    folder.finish(seeds, rows, training, state.parameters, time.monotonic() - started)
+        values = {name: np.asarray(value) for name, value in metrics.items()}
+        rows += results.rows_of(cell, seeds, length, values, price)
+    folder.finish(seeds, rows, training, state.parameters, price, time.monotonic() - started)
     view.finish(cell.train.steps, summary(cell, rows), time.monotonic() - started)
 
 

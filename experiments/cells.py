@@ -19,6 +19,7 @@ from ml_collections import ConfigDict, config_dict
 import posenc
 from experiments.settings import Evaluate, Model, Train
 from experiments.tasks import TASKS, Layout
+from posenc.encodings import names_within
 from posenc.options import check_options, find, nearest, options_of
 
 SECTIONS = {"model": Model, "train": Train, "evaluate": Evaluate}
@@ -39,14 +40,21 @@ def default_config() -> ConfigDict:
     # Kinds are checked when cells are resolved; ml-collections takes None for anything, and 1.0 where True is set.
     tree: dict[str, Any] = {name: options_of(cls) for name, cls in SECTIONS.items()}
     for axis, name in (("encoding", "none"), ("positions", "in_order"), ("task", "copy")):
-        sections = {key: Section(options_of(cls), type_safe=False) for key, cls in TABLES[axis].items()}
+        sections = {key: Section(fields_of(cls), type_safe=False) for key, cls in TABLES[axis].items()}
         tree[axis] = {"name": name} | sections
     config = ConfigDict(tree, type_safe=False)
+    config.encoding.pattern = ()  # names that repeat over the layers, in place of the one name
+    config.encoding.share = config_dict.placeholder(bool)  # one for all layers, or one each; unset, the paper's habit
     config.positions.test = ""  # the scheme for testing, where it differs
     config.task.end = True  # an answer ends with a token that is scored
     config.seeds = 3
     config.sweep = ConfigDict({axis: config_dict.placeholder(tuple) for axis in TABLES}, allow_dotted_keys=True)
     return config
+
+
+def fields_of(cls: type) -> dict[str, Any]:
+    """The options of a class as fields of a config; one whose default is None can be set to a word."""
+    return {name: config_dict.placeholder(str) if value is None else value for name, value in options_of(cls).items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +80,8 @@ class Cell:
     def label(self, axis: str) -> str:
         """The name on an axis ("encoding", "positions", "task") with the options that are not the default."""
         chosen = self.config[axis]
+        if axis == "encoding":
+            return encoding_label(chosen)
         text = label(axis, chosen["name"], chosen["options"])
         if axis == "positions" and chosen["test"]["name"] != chosen["name"]:
             text += "->" + label(axis, chosen["test"]["name"], chosen["test"]["options"])
@@ -101,13 +111,19 @@ class Cell:
         train, test = self.config["positions"], self.config["positions"]["test"]
         return tuple(posenc.SCHEMES[one["name"]](**one["options"]) for one in (train, test))
 
+    def without_encoding(self) -> "Cell":
+        """The same cell with no encoding at all."""
+        none = {"name": "none", "pattern": ["none"], "share": None, "options": {"none": {}}}
+        return Cell({**self.config, "encoding": none})
+
     def transformer(self, rngs: nnx.Rngs) -> posenc.Transformer:
         """The model, with initial parameters drawn from `rngs`."""
         model, encoding = self.model, self.config["encoding"]
         layers = posenc.make_layers(
-            encoding["name"],
+            encoding["pattern"],
             model.depth,
-            options={encoding["name"]: encoding["options"]},
+            share=encoding["share"],
+            options={name: tuples(options) for name, options in encoding["options"].items()},
             width=model.width,
             heads=model.heads,
             head_dim=model.width // model.heads,
@@ -131,9 +147,32 @@ class Cell:
 
 def label(axis: str, name: str, options: Mapping[str, Any]) -> str:
     """A name, with those options that differ from the default."""
+    different = ", ".join(changed(axis, name, options))
+    return f"{name}({different})" if different else name
+
+
+def changed(axis: str, name: str, options: Mapping[str, Any]) -> list[str]:
+    """The options that are not the default, with their values."""
     default = options_of(TABLES[axis][name])
-    changed = ", ".join(f"{key}={value}" for key, value in options.items() if value != default[key])
-    return f"{name}({changed})" if changed else name
+    different = {key: value for key, value in tuples(options).items() if value != default[key]}
+    return [f"{key}={'+'.join(map(str, v)) if isinstance(v, tuple) else v}" for key, v in different.items()]
+
+
+def tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they were before JSON made lists of their tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+
+
+def encoding_label(chosen: Mapping[str, Any]) -> str:
+    """The names of a pattern of encodings, each with its changed options and those of the encodings it is made of."""
+    texts, options = [], {name: tuples(values) for name, values in chosen["options"].items()}
+    for name in chosen["pattern"]:
+        inner = [
+            f"{part}.{one}" for part in names_within(name, options) for one in changed("encoding", part, options[part])
+        ]
+        different = ", ".join([*changed("encoding", name, options[name]), *inner])
+        texts.append(f"{name}({different})" if different else name)
+    return "+".join(texts) + ("" if chosen["share"] is None else f", share={chosen['share']}")
 
 
 def expand(config: ConfigDict) -> list[Cell]:
@@ -214,7 +253,13 @@ def resolve(config: ConfigDict, overrides: Mapping[str, Any]) -> Cell:
     for path, value in overrides.items():
         override(whole, path, value)
     resolved: dict[str, Any] = {name: section(whole[name], name, cls) for name, cls in SECTIONS.items()}
-    for axis in TABLES:
+    if whole["encoding"]["pattern"] and "encoding.name" in overrides:
+        raise ValueError(
+            "encoding.pattern is set and decides the encodings; a sweep over their names has no effect. Sweep over "
+            "encoding.pattern instead, or leave it empty."
+        )
+    resolved["encoding"] = encodings(whole["encoding"], resolved["model"]["depth"])
+    for axis in ("positions", "task"):
         resolved[axis] = choice(whole[axis], axis, whole[axis]["name"])
     test, end = whole["positions"]["test"] or whole["positions"]["name"], whole["task"]["end"]
     if type(end) is not bool:
@@ -244,6 +289,27 @@ def section(values: dict[str, Any], name: str, cls: type) -> dict[str, Any]:
     return settings
 
 
+def encodings(values: dict[str, Any], depth: int) -> dict[str, Any]:
+    """The encodings of the layers, with the options of each and of those that they are made of, checked."""
+    pattern, share = values["pattern"] or (values["name"],), values["share"]
+    if not isinstance(pattern, tuple | list) or not all(isinstance(name, str) for name in pattern):
+        raise ValueError(
+            f"encoding.pattern is {pattern!r}; expected names that repeat over the layers: ('rope', 'none')."
+        )
+    if share is not None and type(share) is not bool:
+        raise ValueError(f"encoding.share is {share!r}; expected True, False, or None for the paper's habit.")
+    if len(pattern) > depth:
+        raise ValueError(
+            f"encoding.pattern names {len(pattern)} encodings for {depth} layers. Shorten it, or deepen the model."
+        )
+    pattern = pattern[:1] if len(set(pattern)) == 1 else pattern
+    names = dict.fromkeys(pattern)
+    for name in pattern:
+        names |= dict.fromkeys(names_within(name, values))
+    options = {name: choice(values, "encoding", name)["options"] for name in names}
+    return {"name": "+".join(pattern), "pattern": pattern, "share": share, "options": options}
+
+
 def choice(values: dict[str, Any], axis: str, name: str) -> dict[str, Any]:
     """A name on an axis, with its own options, checked."""
     cls = find(TABLES[axis], name, "position scheme" if axis == "positions" else axis)
@@ -255,7 +321,7 @@ def check(cell: Cell, models: dict[str, tuple[int | None, bool]]) -> None:
 
     `models` collects what is known of the models that cells share, so that each is traced once.
     """
-    name, layout = cell.config["encoding"]["name"], cell.layout
+    name, layout = cell.label("encoding"), cell.layout
     identity = json.dumps([cell.config["encoding"], cell.config["model"]])
     if identity not in models:
         models[identity] = trace(cell)
@@ -267,9 +333,11 @@ def check(cell: Cell, models: dict[str, tuple[int | None, bool]]) -> None:
     for purpose, scheme, length, field in uses:
         furthest = scheme.limit(layout.tokens(length))
         if limit is not None and furthest > limit:
+            options = cell.config["encoding"]["options"]
+            short = [part for part, chosen in options.items() if chosen.get("max_position", furthest) < furthest]
             raise ValueError(
                 f"{name} reads positions 0 to {limit - 1}, and {purpose} at length {length} needs {furthest} of them. "
-                f"Set encoding.{name}.max_position to {furthest} or more, or change {field}."
+                f"Set encoding.{short[0] if short else name}.max_position to {furthest} or more, or change {field}."
             )
         if blind and not isinstance(scheme, posenc.SCHEMES["in_order"]):
             raise ValueError(
@@ -287,7 +355,7 @@ def trace(cell: Cell) -> tuple[int | None, bool]:
 
     encodings = nnx.eval_shape(once)[0].encodings
     limits = [encoding.limit for encoding in encodings if encoding.limit is not None]
-    return min(limits, default=None), any(encoding.kind == "blind" for encoding in encodings)
+    return min(limits, default=None), all(encoding.kind == "blind" for encoding in encodings)
 
 
 def check_seeds(seeds: object) -> list[int]:

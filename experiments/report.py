@@ -5,6 +5,7 @@ python -m experiments.report results/quickstart
 
 import argparse
 import math
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from matplotlib import pyplot
 
 CONFIDENCE = 0.95
 METRIC = "exact_match"
+ADDED = "What each encoding adds"
 PICTURE = "accuracy_by_length.png"
 # Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour.
 STYLES = [
@@ -42,7 +44,7 @@ def make(folder: str | Path, console: Console | None = None) -> None:
     """Shows the table, and writes `report.md` and the picture into the results folder."""
     folder, rows = Path(folder), load(folder)
     table = summarize(rows)
-    show(table, console or Console())
+    show(table, costs(rows), console or Console())
     draw(rows, folder / PICTURE)
     write(folder / "report.md", markdown(table, rows).splitlines())
 
@@ -66,8 +68,8 @@ def exact_match(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def place(label: str, table: Mapping[str, object]) -> int:
     """Where a name, with or without options behind it, stands in its table; unknown ones come last."""
-    names = list(table)
-    return names.index(label.split("(")[0]) if label.split("(")[0] in names else len(names)
+    names, name = list(table), re.split(r"[(+,]", label)[0]
+    return names.index(name) if name in names else len(names)
 
 
 def summarize(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -125,9 +127,21 @@ def halves(table: pandas.DataFrame) -> dict[str, tuple[list[str], list[list[str]
     return {titles[where]: grid(table, where) for where in titles if (table["range"] == where).any()}
 
 
-def show(table: pandas.DataFrame, console: Console) -> None:
-    """The table, in a terminal."""
-    for title, (header, body) in halves(table).items():
+def costs(rows: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Header and lines of the table of what each encoding adds, as text; over all tasks, least to most."""
+    groups = exact_match(rows).groupby("line", sort=False)[["added_parameters", "added_flops"]].agg(["min", "max"])
+    body = []
+    for line, spread in groups.sort_index(key=lambda lines: lines.map(list(groups.index).index)).iterrows():
+        least, most = (spread.xs(end, level=1) for end in ("min", "max"))
+        parameters = [f"{one['added_parameters']:,.0f}" for one in (least, most)]
+        flops = [f"{100 * one['added_flops']:+.1f} %" for one in (least, most)]
+        body.append([str(line), *(" to ".join(dict.fromkeys(pair)) for pair in (parameters, flops))])
+    return ["encoding", "parameters", "forward FLOPs"], body
+
+
+def show(table: pandas.DataFrame, added: tuple[list[str], list[list[str]]], console: Console) -> None:
+    """The tables, in a terminal."""
+    for title, (header, body) in {**halves(table), ADDED: added}.items():
         shown = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
         for i, name in enumerate(header):
             shown.add_column(escape(name), justify="right" if i else "left")
@@ -141,16 +155,23 @@ def markdown(table: pandas.DataFrame, rows: pandas.DataFrame) -> str:
     """`report.md`."""
     parts = ["# Exact match by encoding and task"]
     for title, (header, body) in halves(table).items():
-        lines = [header, ["---", *("---:" for _ in header[1:])]]
-        lines += [[f"**{text[:-2]}**" if text.endswith(" *") else text for text in line] for line in body]
-        escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-        parts += [f"{title}:", "\n".join(f"| {' | '.join(line)} |" for line in escaped)]
-    parts += [note(table, "Bold"), f"![Exact match by length]({PICTURE})"]
+        parts += [f"{title}:", pipes(header, body)]
+    parts += [note(table, "Bold")]
+    parts += [f"{ADDED}, at the longest trained length:", pipes(*costs(rows))]
+    parts += [f"![Exact match by length]({PICTURE})"]
     parts += [
         f"{rows['cell'].nunique()} cells, {len(rows)} rows. Lines are means over seeds, bands reach from the lowest "
         "seed to the highest, the trained lengths are shaded, and dots mark the best blind guess."
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def pipes(header: list[str], body: list[list[str]]) -> str:
+    """A table in Markdown; what ends with a star is bold."""
+    lines = [header, ["---", *("---:" for _ in header[1:])]]
+    lines += [[f"**{text[:-2]}**" if text.endswith(" *") else text for text in line] for line in body]
+    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
 def draw(rows: pandas.DataFrame, path: Path) -> None:

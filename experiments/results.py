@@ -4,7 +4,7 @@
         config.json       the resolved configuration; it alone decides what the cell is
         rows.jsonl        a row per seed, length and metric
         training.jsonl    the mean training loss of each seed, chunk by chunk
-        status.json       which seeds are done, how long they took, with which versions
+        status.json       which seeds are done, how long they took, what the model costs, with which versions
         parameters/0-2/   the final parameters of seeds 0 to 2, stacked, by Orbax
 
 Every file is written under another name and then renamed, so that a reader sees whole files only. status.json comes
@@ -27,6 +27,7 @@ from flax import nnx
 from orbax.checkpoint import v1 as ocp
 
 from experiments.cells import Cell
+from experiments.cost import Cost
 from experiments.train import Trainer
 
 COLUMNS = (
@@ -42,6 +43,8 @@ COLUMNS = (
     "value",
     "count",  # examples behind the value
     "chance",  # the exact match of the best blind guess; none for other metrics
+    "added_parameters",  # those of the encoding
+    "added_flops",  # of a forward pass at the longest trained length, as a share of those without an encoding
 )
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
@@ -95,7 +98,13 @@ class CellFolder:
         write(self.path / "config.json", [json.dumps(self.cell.config, indent=1, sort_keys=True)])
 
     def finish(
-        self, seeds: Sequence[int], rows: list[dict], training: list[dict], parameters: nnx.State, seconds: float
+        self,
+        seeds: Sequence[int],
+        rows: list[dict],
+        training: list[dict],
+        parameters: nnx.State,
+        cost: Cost,
+        seconds: float,
     ) -> None:
         """Adds what these seeds gave to what is there, and only then says so in status.json."""
         done = self.done()
@@ -107,6 +116,7 @@ class CellFolder:
             status="done",
             seeds=sorted({*done, *seeds}),
             blocks=blocks,
+            cost=cost._asdict(),
             seconds=round(self.status().get("seconds", 0.0) + seconds, 1),
             versions={name: importlib.metadata.version(name) for name in PACKAGES},
             device=jax.devices()[0].platform,
@@ -149,7 +159,7 @@ def block(seeds: Sequence[int]) -> str:
     return f"parameters/{seeds[0]}-{seeds[-1]}"
 
 
-def rows_of(cell: Cell, seeds: Sequence[int], length: int, metrics: dict[str, Any]) -> list[dict[str, Any]]:
+def rows_of(cell: Cell, seeds: Sequence[int], length: int, metrics: dict[str, Any], cost: Cost) -> list[dict[str, Any]]:
     """The rows of one length: one for each seed and metric."""
     same = dict(
         cell=cell.name,
@@ -160,6 +170,8 @@ def rows_of(cell: Cell, seeds: Sequence[int], length: int, metrics: dict[str, An
         length=length,
         trained=cell.train.min_length <= length <= cell.train.max_length,
         count=cell.evaluate.examples,
+        added_parameters=cost.added_parameters,
+        added_flops=cost.added_flops,
     )
     return [
         same

@@ -54,7 +54,8 @@ class Train:
         length: one length "per_batch", drawn from the step alone and so the same for all seeds, or "per_example".
         learning_rate: at its peak.
         warmup: steps until then.
-        weight_decay: of all parameters.
+        weight_decay: of the parameters.
+        decay_encodings: whether those of the encodings decay too.
         clip: the largest global norm of a gradient.
     """
 
@@ -66,6 +67,7 @@ class Train:
     learning_rate: float = 1e-3
     warmup: int = 100
     weight_decay: float = 0.01
+    decay_encodings: bool = True
     clip: float = 1.0
 
     def __post_init__(self):

@@ -107,7 +107,14 @@ def make_optimizer(cell: Cell) -> optax.GradientTransformation:
     """Clipped AdamW, warmed up and cooled down."""
     train = cell.train
     schedule = optax.warmup_cosine_decay_schedule(0.0, train.learning_rate, train.warmup, train.steps)
-    return optax.chain(optax.clip_by_global_norm(train.clip), optax.adamw(schedule, weight_decay=train.weight_decay))
+    mask = None if train.decay_encodings else of_the_model
+    adamw = optax.adamw(schedule, weight_decay=train.weight_decay, mask=mask)
+    return optax.chain(optax.clip_by_global_norm(train.clip), adamw)
+
+
+def of_the_model(parameters: nnx.State) -> nnx.State:
+    """True for each parameter of the model itself, False for those of its encodings."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: path[0].key != "encodings", parameters)
 
 
 @functools.cache

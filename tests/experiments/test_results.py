@@ -18,10 +18,12 @@ from flax import nnx
 
 from experiments import results
 from experiments.cells import default_config, expand
+from experiments.cost import Cost
 from experiments.results import COLUMNS, CellFolder, load, rows_of, write
 from experiments.train import Trainer
 
 LENGTHS = (1, 2, 3, 4)
+COST = Cost(parameters=1000, added_parameters=100, flops=2e6, added_flops=0.25)
 
 
 @functools.cache
@@ -46,7 +48,7 @@ def fabricated(cell, seeds, value=None):
             metric: [value if value is not None else (seed + 1) / (length + place + 2) for seed in seeds]
             for place, metric in enumerate(("exact_match", "token_accuracy", "loss"))
         }
-        rows += rows_of(cell, seeds, length, values)
+        rows += rows_of(cell, seeds, length, values, COST)
     return rows
 
 
@@ -56,7 +58,7 @@ def finish(folder, cell, seeds, value=None):
     at.start()
     curve = [dict(seed=seed, step=4, loss=1.0 + seed) for seed in seeds]
     parameters = nnx.State({"weights": nnx.Param(jnp.array(seeds, jnp.float32))})
-    at.finish(seeds, fabricated(cell, seeds, value), curve, parameters, 1.5)
+    at.finish(seeds, fabricated(cell, seeds, value), curve, parameters, COST, 1.5)
     return at
 
 

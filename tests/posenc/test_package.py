@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Arrows run from right to left: a file may import those that stand before it.
 ORDER = ["shapes", "options", "positions", "encodings", "attention", "transformer", "testing"]
-EXPERIMENTS = ["tasks", "settings", "cells", "train", "evaluate", "results", "report", "progress", "ablate"]
+EXPERIMENTS = ["tasks", "settings", "cells", "cost", "train", "evaluate", "results", "report", "progress", "ablate"]
 ALLOWED = {"jax", "flax", "jaxtyping", "numpy", "posenc"}  # NumPy comes with jax
 
 
