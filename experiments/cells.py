@@ -19,7 +19,7 @@ from ml_collections import ConfigDict, config_dict
 import posenc
 from experiments.settings import Evaluate, Model, Train
 from experiments.tasks import TASKS, Layout
-from posenc.encodings import names_within
+from posenc.building import names_within
 from posenc.options import check_options, find, nearest, options_of
 
 SECTIONS = {"model": Model, "train": Train, "evaluate": Evaluate}

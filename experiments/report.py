@@ -128,13 +128,12 @@ def halves(table: pandas.DataFrame) -> dict[str, tuple[list[str], list[list[str]
 
 
 def costs(rows: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and lines of the table of what each encoding adds, as text; over all tasks, least to most."""
-    groups = exact_match(rows).groupby("line", sort=False)[["added_parameters", "added_flops"]].agg(["min", "max"])
+    """Header and lines of the table of what each encoding adds, as text; least to most over all tasks."""
     body = []
-    for line, spread in groups.sort_index(key=lambda lines: lines.map(list(groups.index).index)).iterrows():
-        least, most = (spread.xs(end, level=1) for end in ("min", "max"))
-        parameters = [f"{one['added_parameters']:,.0f}" for one in (least, most)]
-        flops = [f"{100 * one['added_flops']:+.1f} %" for one in (least, most)]
+    for line, group in exact_match(rows).groupby("line", sort=False):
+        ends = [group[["added_parameters", "added_flops"]].agg(end) for end in ("min", "max")]
+        parameters = [f"{end['added_parameters']:,.0f}" for end in ends]
+        flops = [f"{100 * end['added_flops']:+.1f} %" for end in ends]
         body.append([str(line), *(" to ".join(dict.fromkeys(pair)) for pair in (parameters, flops))])
     return ["encoding", "parameters", "forward FLOPs"], body
 

@@ -2,7 +2,8 @@
 
 from posenc import testing
 from posenc.attention import Attention, attend, visibility
-from posenc.encodings import ENCODINGS, make, make_layers
+from posenc.building import make, make_layers
+from posenc.encodings import ENCODINGS
 from posenc.encodings.base import Encoding
 from posenc.options import options_of
 from posenc.positions import SCHEMES, Positions, distance

@@ -21,7 +21,7 @@ import numpy as np
 from flax import nnx
 
 from posenc.attention import Attention, attend, visibility
-from posenc.encodings import assemble
+from posenc.building import assemble
 from posenc.encodings.base import Encoding
 from posenc.options import options_of
 from posenc.positions import Positions
@@ -256,14 +256,17 @@ def every_option_changes_the_output(case: Case) -> None:
     """Another value of any option gives another output, if need be beside other values of one or two more options.
 
     An option may depend on others (a factor on a kind of scaling) or on the direction, and values may be refused. What
-    may not be is an option that is taken and never changes anything.
+    may not be is an option that is taken and never changes anything. Where the case sets some options, it is these.
     """
-    for option in options_of(case.cls):
+    for option in case.options or options_of(case.cls):
         taken = False
         for tried, encoding, changed in _pairs(case, option):
             taken = True
-            places = tried.position_sets(encoding).values()
-            if any(not _same(_output(tried, encoding, at), _output(tried, changed, at)) for at in places):
+            places = tried.position_sets(encoding)
+            if any(
+                not _same(_output(tried, encoding, places[manner]), _output(tried, changed, places[manner]))
+                for manner in ("real", "in order", "from afar")
+            ):
                 break
         else:
             _require(not taken, f"{option} changes nothing")
@@ -400,10 +403,15 @@ def _pairs(case: Case, option: str) -> Iterator[tuple[Case, Encoding, Encoding]]
     values = _others(case, option)
     if not values:
         raise ContractError(f"name another value of {option} in others={{{option!r}: ...}}")
-    singles = [{name: value} for name in options_of(case.cls) if name != option for value in _others(case, name)]
+    choices = {name: _others(case, name) for name in options_of(case.cls) if name != option}
+    words = {name: all(isinstance(value, str | None) for value in values) for name, values in choices.items()}
+    singles = [{name: value} for name in choices for value in choices[name][: None if words[name] else 1]]
+    singles.sort(key=lambda beside: not words[next(iter(beside))])  # kinds first: other options depend on these
     doubles = [a | b for a, b in itertools.combinations(singles, 2) if a.keys() != b.keys()]
     for beside in ({}, *singles, *doubles):
-        for direction in {case.bidirectional, not case.bidirectional and not case.cls.causal_only}:
+        # The other direction is tried once: what depends on it depends on nothing else besides.
+        other = () if beside or case.cls.causal_only else (not case.bidirectional,)
+        for direction in (case.bidirectional, *other):
             tried = dataclasses.replace(case, bidirectional=direction, options=case.options | beside)
             built = [_accepted(tried, {option: value}) for value in (_value(tried, option), *values)]
             kept = [encoding for encoding in built if encoding is not None]

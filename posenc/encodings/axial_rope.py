@@ -23,6 +23,7 @@ class AxialRoPE(Encoding):
     """
 
     kind = "relative"
+    turns = True
 
     def __init__(self, *, base: float = 1e4, rngs: nnx.Rngs | None = None):
         del rngs

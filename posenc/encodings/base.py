@@ -30,6 +30,7 @@ class Encoding(nnx.Module):
         kind: "relative" sees only distances, "absolute" sees positions, "blind" sees neither: order, if it is felt at
             all, comes from content and from what is visible. May be decided by the constructor.
         shared: the paper's habit. True, one object serves all layers; False, each layer has one of its own.
+        turns: queries and keys depend on positions once `queries_keys` is done with them.
         causal_only: the encoding makes no sense where a query sees keys after it.
         bidirectional: which direction it was built for, where that matters to it; None where it does not.
         limit: it can read positions 0 .. limit-1; None where there is no end.
@@ -37,6 +38,7 @@ class Encoding(nnx.Module):
 
     kind: Kind
     shared: bool = True
+    turns: bool = False
     causal_only: bool = False
     bidirectional: bool | None = None
     limit: int | None = None

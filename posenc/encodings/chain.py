@@ -3,8 +3,9 @@
     Chain(a, b):   x -> b(a(x)),   bias_a + bias_b,   steps_a + steps_b,   and so with every other hook
 
 McLeish et al. 2024, arXiv:2405.17399, combine embeddings (Abacus) with FIRE in this way; ("learned", "fire") is theirs
-but for the positions, which are a scheme here. The order matters where two parts touch the same thing. The weights can
-be made by one part only. Where a part acts on the embeddings, or is shared by the layers, the whole chain is shared.
+but for the positions, which are a scheme here. The order matters where two parts touch the same thing. Rows that are
+multiplied with queries see them as another part has turned them: rope with shaw is not relative any more. The weights
+can be made by one part only. Where a part acts on the embeddings, or is shared by layers, the whole chain is shared.
 """
 
 import functools
@@ -33,8 +34,9 @@ class Chain(Encoding):
         if sum(one.overrides("weights") for one in built) > 1:
             raise ValueError(f"chain.of is {of!r}: more than one of them replaces the softmax. Keep one of these.")
         self.parts = nnx.List(built)
-        kinds = {one.kind for one in built}
+        kinds = {one.kind for one in built} | ({"absolute"} if turned_and_read(built) else set())
         self.kind = next(kind for kind in ("absolute", "relative", "blind") if kind in kinds)
+        self.turns = any(one.turns for one in built)
         trained = [one for one in built if jax.tree.leaves(nnx.state(one, nnx.Param))]
         self.shared = any(one.overrides("embeddings") for one in built) or any(one.shared for one in trained)
         self.causal_only = any(one.causal_only for one in built)
@@ -71,6 +73,11 @@ class Chain(Encoding):
         for part in self.parts:
             out = part.values(out, weights, v, q_positions, k_positions)
         return out
+
+
+def turned_and_read(parts: list[Encoding]) -> bool:
+    """Whether one part turns the queries and keys that another one reads."""
+    return any(a.turns and b.overrides("logits") for a in parts for b in parts if a is not b)
 
 
 def total(terms) -> Any:

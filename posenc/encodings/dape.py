@@ -20,7 +20,8 @@ class DAPE(Encoding):
 
     Args:
         heads: heads of the attention, h.
-        of: an encoding with a bias; its name, where `posenc.make` builds it, with its own options.
+        of: an encoding with a bias, which may scale queries and keys too; its name, where `posenc.make` builds it,
+            with its own options.
         hidden: channels between the two layers of the network.
         init: of the network's weights; its bias is zero at first.
     """
@@ -40,7 +41,7 @@ class DAPE(Encoding):
         if not isinstance(of, Encoding):
             raise ValueError(f"dape.of is {of!r}; posenc.make builds encodings from names, DAPE takes a built one.")
         if not of.overrides("bias") or any(of.overrides(hook) for hook in OTHERS):
-            raise ValueError(f"dape.of is {type(of).__name__}; expected one that adds a bias and nothing else.")
+            raise ValueError(f"dape.of is {type(of).__name__}; expected one that adds a bias, such as kerple or alibi.")
         if hidden < 1:
             raise ValueError(f"dape.hidden is {hidden}; expected 1 or more.")
         self.of, self.kind, self.limit = of, of.kind, of.limit
@@ -48,6 +49,9 @@ class DAPE(Encoding):
         self.up = parameter(rngs, init, (2 * heads, hidden), param_dtype)
         self.up_bias = parameter(rngs, nnx.initializers.zeros, (hidden,), param_dtype)
         self.down = parameter(rngs, init, (hidden, heads), param_dtype)
+
+    def queries_keys(self, q, k, q_positions, k_positions):
+        return self.of.queries_keys(q, k, q_positions, k_positions)
 
     def logits(self, logits, q, k, q_positions, k_positions, visible):
         bias = jnp.asarray(self.of.bias(q_positions, k_positions))
@@ -58,4 +62,4 @@ class DAPE(Encoding):
         return logits + bias + change
 
 
-OTHERS = ("embeddings", "queries_keys", "steps", "logits", "weights", "values")
+OTHERS = ("embeddings", "steps", "logits", "weights", "values")

@@ -35,6 +35,7 @@ class RoPE(Encoding):
     """
 
     kind: Kind = "relative"
+    turns = True
 
     def __init__(
         self,

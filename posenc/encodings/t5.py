@@ -7,29 +7,25 @@
 
 Raffel et al. 2020, arXiv:1910.10683, section 2.1 and its code. Bidirectional: half of the buckets, B = buckets / 2, for
 keys behind or at the query, the other half for keys ahead of it; causal: B = buckets, and keys ahead share bucket 0.
-One table serves all layers. T5 itself leaves out 1/sqrt(d), which is the attention's affair and not this bias's. Bucket
-edges are computed in whole numbers: a float32 logarithm may put an edge on the wrong side.
+One table serves all layers. T5's own code leaves out 1/sqrt(d), of which the paper says nothing: `scaled` = False does
+so too. Bucket edges are computed in whole numbers: a float32 logarithm may put an edge on the wrong side.
 """
+
+from fractions import Fraction
 
 import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
+from posenc.encodings.buckets import log_starts
 from posenc.positions import distance, interpolated
 
 
 def bucket_starts(buckets: int, max_distance: int) -> list[int]:
-    """The least distance in each bucket of one direction, exactly.
-
-    (B - e) log(r / e) / log(M / e) >= j where r^(B - e) e^j >= M^j e^(B - e).
-    """
+    """The least distance in each bucket of one direction."""
     exact = buckets // 2
-    starts, r = list(range(exact)), exact
-    for j in range(buckets - exact):
-        while r ** (buckets - exact) * exact**j < max_distance**j * exact ** (buckets - exact):
-            r += 1
-        starts.append(r)
-    return starts
+    shares = [Fraction(j, buckets - exact) for j in range(buckets - exact)]
+    return [*range(exact), *log_starts(exact, max_distance, shares)]
 
 
 class T5(Encoding):
@@ -39,6 +35,7 @@ class T5(Encoding):
         heads: heads of the attention, h.
         buckets: rows of the table; even where `bidirectional`, 2 or more in each direction.
         max_distance: all distances from here on fall into the last bucket, or earlier; more than the exact buckets.
+        scaled: whether the products are divided by sqrt(d), as everywhere else; False multiplies queries by it first.
         bidirectional: whether keys ahead have buckets of their own.
         init: of the table.
     """
@@ -51,6 +48,7 @@ class T5(Encoding):
         *,
         buckets: int = 32,
         max_distance: int = 128,
+        scaled: bool = True,
         bidirectional: bool = False,
         init=nnx.initializers.normal(0.02),
         rngs: nnx.Rngs | None = None,
@@ -66,6 +64,7 @@ class T5(Encoding):
                 f"bucket each (buckets is {buckets})."
             )
         self.one_way, self.max_distance, self.bidirectional = one_way, max_distance, bidirectional
+        self.scaled = scaled
         self.table = parameter(rngs, init, (buckets, heads), param_dtype)
 
     def bucket(self, r):
@@ -74,6 +73,9 @@ class T5(Encoding):
         if not self.bidirectional:
             return jnp.searchsorted(starts, jnp.maximum(r, 0), side="right") - 1
         return jnp.searchsorted(starts, jnp.abs(r), side="right") - 1 + jnp.where(r < 0, self.one_way, 0)
+
+    def queries_keys(self, q, k, q_positions, k_positions):
+        return q if self.scaled else (q * q.shape[-1] ** 0.5).astype(q.dtype), k
 
     def bias(self, q_positions, k_positions):
         rows = interpolated(lambda r: self.table[...][self.bucket(r)], distance(q_positions, k_positions))

@@ -30,6 +30,7 @@ class XPos(Encoding):
     """
 
     kind = "relative"
+    turns = True
     causal_only = True
 
     def __init__(

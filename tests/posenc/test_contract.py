@@ -14,7 +14,26 @@ OPTIONS = {  # besides the defaults
     "sinusoidal": [dict(layout="halves", learned_scale=True)],
     "shaw": [dict(r_min=-2, r_max=3), dict(values=False)],
     "t5": [dict(buckets=8, max_distance=20)],
-    "rope": [dict(layout="interleaved", fraction=0.5), dict(keep=0.5)],
+    "rope": [
+        dict(layout="interleaved", fraction=0.5, keep=0.5),
+        dict(scaling="yarn", factor=4.0, original=64, ramp="pairs"),
+        dict(scaling="longrope", factor=4.0, rescale=(1.0, 1.5, 2.0, 4.0), start=4),
+    ],
+    "one_hot": [dict(max_position=12, combine="add")],
+    "deberta": [dict(max_distance=20, buckets=16)],
+    "tupe": [dict(relative=False)],
+    "irpe": [dict(on=("q", "k", "v")), dict(mode="bias", on=("q", "k"))],
+    "alibi": [dict(slopes="learned", encoder="asymmetric")],
+    "kerple": [dict(kernel="power")],
+    "mlp_bias": [dict(log=True)],
+    "dape": [dict(of=ENCODINGS["alibi"](2))],
+    "chain": [dict(of=("rope", "t5")), dict(of=("rope", "shaw")), dict(of=("sinusoidal", "t5", "fourier"))],
+}
+OTHERS = {  # values that cannot be guessed
+    "rope": dict(rescale=(1.0, 2.0, 3.0, 4.0)),
+    "irpe": dict(on=("q",)),
+    "dape": dict(of="fire"),
+    "chain": dict(of=("index", "rope")),
 }
 CASES = [(name, options) for name in ENCODINGS for options in ({}, *OPTIONS.get(name, []))]
 
@@ -24,7 +43,9 @@ CASES = [(name, options) for name in ENCODINGS for options in ({}, *OPTIONS.get(
 def test_every_encoding_keeps_the_contract(name, options, bidirectional):
     if bidirectional and ENCODINGS[name].causal_only:
         pytest.skip("for causal models only")
-    assert check_encoding(ENCODINGS[name], bidirectional=bidirectional, **options) == list(RULES)
+    assert check_encoding(ENCODINGS[name], bidirectional=bidirectional, others=OTHERS.get(name), **options) == list(
+        RULES
+    )
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
