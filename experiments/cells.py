@@ -291,10 +291,10 @@ def section(values: dict[str, Any], name: str, cls: type) -> dict[str, Any]:
 
 def encodings(values: dict[str, Any], depth: int) -> dict[str, Any]:
     """The encodings of the layers, with the options of each and of those that they are made of, checked."""
-    pattern, share = values["pattern"] or (values["name"],), values["share"]
+    pattern, share = values["pattern"], values["share"]
     if not isinstance(pattern, tuple | list) or not all(isinstance(name, str) for name in pattern):
         raise ValueError(
-            f"encoding.pattern is {pattern!r}; expected names that repeat over the layers: ('rope', 'none')."
+            f"encoding.pattern is {pattern!r}; expected names that repeat over the layers, as ('rope', 'none')."
         )
     if share is not None and type(share) is not bool:
         raise ValueError(f"encoding.share is {share!r}; expected True, False, or None for the paper's habit.")
@@ -302,10 +302,10 @@ def encodings(values: dict[str, Any], depth: int) -> dict[str, Any]:
         raise ValueError(
             f"encoding.pattern names {len(pattern)} encodings for {depth} layers. Shorten it, or deepen the model."
         )
-    pattern = pattern[:1] if len(set(pattern)) == 1 else pattern
-    names = dict.fromkeys(pattern)
+    pattern = list(pattern[:1] if len(set(pattern)) == 1 else pattern) or [values["name"]]
     for name in pattern:
-        names |= dict.fromkeys(names_within(name, values))
+        find(posenc.ENCODINGS, name, "encoding")
+    names = dict.fromkeys(inner for name in pattern for inner in [name, *names_within(name, values)])
     options = {name: choice(values, "encoding", name)["options"] for name in names}
     return {"name": "+".join(pattern), "pattern": pattern, "share": share, "options": options}
 

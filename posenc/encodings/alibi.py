@@ -5,8 +5,8 @@
 Press et al. 2022, arXiv:2108.12409, section 3: added after the scaling, nothing else is told of positions. The first
 slope is 2^(-8/H), not 1. For other numbers of heads the authors' code takes the slopes of the power of two below, then
 every other one of the next power ("published"); "geometric" is the formula for any H, which gives other slopes. With
-"learned" the published ones are where training begins. The paper is causal; of the authors' later proposals for
-encoders "symmetric" is the plain one, and in "asymmetric" keys ahead count as half a position further, as in DeepMind's
+"learned" the published ones are where training begins. The paper is causal. Of the proposals for encoders "symmetric"
+is its authors' plain one; in "asymmetric" keys behind count as half a position nearer, as in DeepMind's
 randomized_positional_encodings, so that the two sides can be told apart.
 """
 
@@ -38,12 +38,11 @@ class ALiBi(Encoding):
     Args:
         heads: heads of the attention, H.
         slopes: "published", "geometric" or "learned".
-        encoder: how keys ahead are seen where the model is bidirectional, "symmetric" or "asymmetric".
-        bidirectional: whether they are seen.
+        encoder: how the two sides are weighed where the model is bidirectional, "symmetric" or "asymmetric".
+        bidirectional: whether keys ahead are seen.
     """
 
     kind = "relative"
-    shared = False
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class ALiBi(Encoding):
         param_dtype=jnp.float32,
     ):
         self.fixed = tuple(geometric_slopes(heads) if slopes == "geometric" else published_slopes(heads))
-        self.ahead = 0.5 if bidirectional and encoder == "asymmetric" else 0.0
+        self.nearer = 0.5 if bidirectional and encoder == "asymmetric" else 0.0
 
         def init(key, shape, dtype):
             return jnp.asarray(self.fixed, dtype)
@@ -67,4 +66,4 @@ class ALiBi(Encoding):
         r = distance(q_positions, k_positions)[:, None]
         dtype = jnp.promote_types(r.dtype, jnp.float32) if jnp.issubdtype(r.dtype, jnp.floating) else jnp.float32
         slopes = jnp.asarray(np.array(self.fixed), dtype) if self.slopes is None else self.slopes[...]
-        return -slopes[None, :, None, None] * (jnp.abs(r) + jnp.where(r < 0, self.ahead, 0)).astype(dtype)
+        return -slopes[None, :, None, None] * (jnp.abs(r) - jnp.where(r > 0, self.nearer, 0)).astype(dtype)

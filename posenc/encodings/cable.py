@@ -4,7 +4,7 @@
 
 Veisi et al. 2025, arXiv:2503.08067, and its code (context-aware biases, "Cable"): ALiBi with a step for each token in
 place of 1. Every step is positive, so a key never comes nearer again. No other encoding is used beside it. The
-published code divides the products by the root of the whole width, not of a head's; here it is a head's as everywhere.
+published code does not divide the products by sqrt(d); here they are divided, as everywhere.
 """
 
 import jax

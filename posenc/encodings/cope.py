@@ -1,11 +1,12 @@
 """Positions that are counted by content: a query's gates decide which of the tokens behind it count.
 
     g_mj = sigma(q_m . k_j / sqrt(d)),   p_mn = min(sum_{j = n .. m} g_mj, P - 1)
-    s_mn = q_m . k_n / sqrt(d) + q_m . e[p_mn]
+    s_mn = q_m . (k_n + e[p_mn]) / sqrt(d)
 
-Golovneva et al. 2024, arXiv:2405.18719, equations 3 to 5 and its listing: e[p] is read linearly between whole p. A
-token counts itself, so the nearest position is a gate, not 0. Keys that are not visible must not be counted. P is
-`max_position`; the rows are shared by the heads and zero at first.
+Golovneva et al. 2024, arXiv:2405.18719, equations 3 to 5: e[p] is read linearly between whole p. A token counts itself,
+so the nearest position is a gate, not 0. Keys that are not visible must not be counted. P is `max_position`; the rows
+are shared by the heads and zero at first. The paper's listing, and x-transformers after it, do not divide q . e by
+sqrt(d), which the authors' later code does: `scaled`.
 """
 
 import jax
@@ -22,6 +23,7 @@ class CoPE(Encoding):
     Args:
         head_dim: channels of a head, d.
         max_position: P, the number of rows; counts beyond P - 1 read the last.
+        scaled: whether the products with the rows are divided by sqrt(d), as those with the keys are.
         init: of the rows.
     """
 
@@ -34,12 +36,14 @@ class CoPE(Encoding):
         head_dim: int,
         *,
         max_position: int = 64,
+        scaled: bool = True,
         init=nnx.initializers.zeros,
         rngs: nnx.Rngs | None = None,
         param_dtype=jnp.float32,
     ):
         if max_position < 2:
             raise ValueError(f"cope.max_position is {max_position}; expected 2 or more rows.")
+        self.scaled = scaled
         self.rows = parameter(rngs, init, (max_position, head_dim), param_dtype)
 
     def logits(self, logits, q, k, q_positions, k_positions, visible):
@@ -47,4 +51,5 @@ class CoPE(Encoding):
         counted = jnp.flip(jnp.cumsum(jnp.flip(gates, -1), axis=-1), -1)
         position = jnp.minimum(counted, len(self.rows) - 1)
         products = jnp.einsum("bqhd,pd->bhqp", q.astype(logits.dtype), self.rows[...])
+        products = products * q.shape[-1] ** -0.5 if self.scaled else products
         return logits + interpolated(lambda p: jnp.take_along_axis(products, p, axis=-1), position)

@@ -5,7 +5,7 @@
 
 Chi et al. 2022, arXiv:2205.09921: conditionally positive definite as long as r1, r2 > 0 and, for the power, r2 <= 2. As
 in the authors' code both are clipped to 0.01 or more where they are used; a gradient passes through, so that a number
-that training has pushed past the edge can come back. Each layer and head has its own.
+that training has pushed past the edge can come back. Each head has its own, all layers the same, as in that code.
 """
 
 from typing import Literal
@@ -30,7 +30,6 @@ class KERPLE(Encoding):
     """
 
     kind = "relative"
-    shared = False
 
     def __init__(
         self,

@@ -2,8 +2,9 @@
 
     s_mn = q_m . k_n / sqrt(d) + (1 / c_h) sum_{i < D/2} cos((m - n) base^(-2i/D)),   c_h = 8 h / H,   D = `channels`
 
-Chi et al. 2023, arXiv:2212.10356, section 5. Head h = 1 .. H divides by c_h, as ALiBi's slopes fall with the head. The
-cosine does not tell what is ahead from what is behind. Nothing is trained.
+Chi et al. 2023, arXiv:2212.10356, section 5 and its listing, read in attention-gym's version of it: no code of the
+authors was found. Some (NeMo) subtract D/2, which a softmax does not see. Head h = 1 .. H divides by c_h, as ALiBi's
+slopes fall with the head. The cosine does not tell what is ahead from what is behind. Nothing is trained.
 """
 
 import jax.numpy as jnp
