@@ -4,10 +4,10 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 # What the tests compile is kept beside them: the second pass and the second worker find it there.
-test: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
-test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+test proof mutants: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+test proof mutants: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 
-.PHONY: quickstart test lint format lock
+.PHONY: quickstart test proof mutants lint format lock
 
 quickstart: .venv/installed  ## the main job: six encodings, three tasks, three seeds
 	$(BIN)/python -m experiments.ablate --config=configs/quickstart.py --results=results/quickstart
@@ -15,6 +15,12 @@ quickstart: .venv/installed  ## the main job: six encodings, three tasks, three 
 test: .venv/installed  ## the whole suite, and once more in Flax's tree mode
 	$(BIN)/python -m pytest
 	NNX_GRAPH_MODE=false NNX_GRAPH_UPDATES=false $(BIN)/python -m pytest
+
+proof: .venv/installed  ## one line of evidence for each encoding
+	$(BIN)/python -m tests.proof
+
+mutants: .venv/installed  ## known bugs, planted one after the other: do the tests notice?
+	$(BIN)/python -m tests.mutants
 
 lint: .venv/installed  ## format, lint, types
 	$(BIN)/ruff format --check .

@@ -139,8 +139,12 @@ def transformer_xl(rng, folder):
 
 @source("deberta", "microsoft", DEBERTA)
 def deberta(rng, folder):
-    """It reads the distance from the query to the key in both terms."""
-    torch, heads, head_dim, tokens, buckets, reach = module("torch"), 2, 8, 28, 8, 20
+    """It reads the distance from the query to the key in both terms.
+
+    Keys that are as far ahead as its greatest distance, or further, have row 1 there; row 0 in the paper's formula, in
+    transformers and here. So there are no more tokens than that.
+    """
+    torch, heads, head_dim, tokens, buckets, reach = module("torch"), 2, 8, 28, 8, 28
     inside = folder / "DeBERTa" / "deberta"
     around = {
         "DeBERTa": SimpleNamespace(__path__=[]), "DeBERTa.deberta": SimpleNamespace(__path__=[]),
@@ -329,7 +333,7 @@ def dape(rng, folder):
     fill(kerple.bias_a, r2[:, None, None])
     cases = []
     for of, layer, own in (
-        ("alibi", package.AliBi_DAPE(heads, mlp_width=8), {}),
+        ("alibi", package.AliBi_DAPE(heads, mp_rank=0, mlp_width=8), {}),
         ("kerple", kerple, {"of.r1": r1, "of.r2": r2}),
     ):
         qkv = triple(rng, tokens, heads, 8)
@@ -388,7 +392,7 @@ def rope(rng, folder):
     ):
         inputs = {name: normal(rng, 1, tokens, 2, 16) for name in "qk"}
         cos, sin = forward(tensor(inputs["q"]), tokens)
-        cos, sin = (wave[:tokens][None] for wave in (cos, sin))
+        cos, sin = (wave.reshape(-1, 16)[:tokens][None] for wave in (cos, sin))
         q, k = llama.apply_rotary_pos_emb(tensor(inputs["q"]), tensor(inputs["k"]), cos, sin, unsqueeze_dim=2)
         inputs |= {"q_positions": steps(tokens), "k_positions": steps(tokens)}
         cases.append(Case(title, "turned", shape(2, 16), inputs, {"q": array(q), "k": array(k)}, own))
@@ -425,4 +429,3 @@ def stick_breaking(rng, folder):
         inputs = qkv | attention(tokens, True)
         cases.append(Case(f"queries of size {size:.0f}", "out", shape(2, 8), inputs, {"out": from_heads(out)}))
     return cases
-

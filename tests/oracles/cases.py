@@ -54,8 +54,8 @@ class Golden:
 
     Attributes:
         encoding: its name in `posenc.ENCODINGS`.
-        source: package and class, or repository.
-        version: of the package, or the commit.
+        source: short for where it comes from.
+        version: of the package, or the commit; with its name.
         cases: the comparisons.
         digest: SHA-256 of all that.
     """

@@ -433,7 +433,7 @@ def cope(rng):
         logits = by_head(qkv["q"]) @ by_head(qkv["k"]).transpose(-1, -2) * head_dim**-0.5
         hidden = logits.masked_fill(~tensor(seen), -torch.finfo(torch.float32).max)
         expected = {"weights": softmax(logits + layer(by_head(qkv["q"]), hidden), seen)}
-        inputs, options = qkv | attention(tokens, True), {"max_position": rows}
+        inputs, options = qkv | attention(tokens, True), {"max_position": rows, "scaled": False}
         sizes, title = shape(heads, head_dim), f"{rows} rows"
         cases.append(Case(title, "weights", sizes, inputs, expected, options, {}, {"rows": table}))
     return cases
@@ -668,7 +668,7 @@ def chain(rng):
 
 @source("chain", "transformers", "transformers")
 def chain_turned(rng):
-    """Llama's rotation and Bloom's bias at once."""
+    """Llama's rotation and Bloom's bias at once, and T5's bias with them."""
     torch, transformers = module("torch"), module("transformers")
     llama, bloom = (
         module("transformers.models.llama.modeling_llama"),
@@ -680,7 +680,13 @@ def chain_turned(rng):
     cos, sin = llama.LlamaRotaryEmbedding(config)(tensor(qkv["q"]), tensor(steps(tokens)).long()[None])
     q, k = llama.apply_rotary_pos_emb(by_head(qkv["q"]), by_head(qkv["k"]), cos, sin)
     bias = bloom.build_alibi_tensor(torch.ones(1, tokens, dtype=torch.long), 2, torch.float32)
-    weights = softmax(q @ k.transpose(-1, -2) * 8**-0.5 + bias[None], triangle(tokens))
-    inputs, options = qkv | attention(tokens, True), {"of": ["rope", "alibi"]}
-    return [Case("turned and biased", "weights", shape(2, 8), inputs, {"weights": weights}, options)]
-
+    layer, table = transformers_t5(2, True, 32, 128), normal(rng, 32, 2)
+    fill(layer.relative_attention_bias.weight, table)
+    inputs, cases = qkv | attention(tokens, True), []
+    for of, added, parameters in (
+        (["rope", "alibi"], bias[None], {}),
+        (["t5", "rope", "alibi"], bias[None] + layer.compute_bias(tokens, tokens), {"parts.0.table": table}),
+    ):
+        weights = {"weights": softmax(q @ k.transpose(-1, -2) * 8**-0.5 + added, triangle(tokens))}
+        cases.append(Case(", ".join(of), "weights", shape(2, 8), inputs, weights, {"of": of}, {}, parameters))
+    return cases

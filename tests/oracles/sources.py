@@ -47,10 +47,10 @@ class Source:
         return self.origin.split("@")[0] if "/" in self.origin else None
 
     def version(self) -> str:
-        """Of the package that is installed, or the commit."""
+        """The package with the version that is installed, or the repository with its commit."""
         if self.repository:
-            return self.origin.split("@")[1][:10]
-        return importlib.metadata.version(self.origin)
+            return self.origin[:-30]  # ten of forty digits tell commits apart
+        return f"{self.origin} {importlib.metadata.version(self.origin)}"
 
     def run(self, authors: Path | None = None) -> list[Case]:
         """The cases, made anew.
@@ -65,7 +65,7 @@ class Source:
             raise ValueError(f"{self.name} runs the code of {self.repository}: say where it is, with --authors FOLDER.")
         folder = authors / self.repository.replace("/", "+")
         asked = ["git", "-C", str(folder), "rev-parse", "HEAD"]
-        commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+        commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
         if commit != self.origin.split("@")[1]:
             raise ValueError(f"{folder} is at {commit}; expected {self.origin}.")
         return self.function(rng, folder)

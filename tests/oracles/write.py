@@ -1,12 +1,12 @@
 """Writes what outside implementations give into tests/oracles/golden. By hand, where they are installed:
 
     python -m venv oracles
-    oracles/bin/pip install -e . torch transformers==5.23.0 x-transformers==2.31.10 equinox==0.13.8 torchscale==0.3.0
-    oracles/bin/pip install --no-deps nemo_toolkit==1.23.0 fla-core==0.6.0
-    oracles/bin/pip install easydict
+    oracles/bin/pip install -e ".[test]" torch==2.15.0 transformers==5.23.0 x-transformers==2.31.10 equinox==0.13.8
+    oracles/bin/pip install --no-deps nemo_toolkit==1.23.0 fla-core==0.6.0 torchscale==0.3.0 easydict
     oracles/bin/python -m tests.oracles.write [--authors FOLDER] [names]
+    ORACLE_AUTHORS=FOLDER oracles/bin/python -m pytest -m oracle tests/posenc/test_oracles.py
 
-torch may be the one for CPUs. Of nemo_toolkit and fla-core one or two files are run, which need nothing else. FOLDER
+torch may be the one for CPUs. Of nemo_toolkit, fla-core and torchscale single files are run, which need no more. FOLDER
 has the repositories of `tests.oracles.authors`, each as owner+name and at the commit that is stated there; without it
 the files made from them are left as they are. Names are encodings, or files without their ending; all of them if none
 is given. Nothing of what is installed or checked out is copied into the files: they hold numbers.
