@@ -6,8 +6,9 @@
 
 He et al. 2020, arXiv:2006.03654, equation 4, with the logarithmic buckets of its second version (B = `buckets`). Three
 terms are added, hence the 3. The third reads the distance from the key to the query, in the paper; all published code
-reads that from the query to the key ("query_to_key"), and Microsoft's stops one row short of 0 for keys far ahead. P is shared by the heads and projected without a bias; each layer
-has one of its own here, where the paper shares P, and not its projections, over the layers.
+reads that from the query to the key ("query_to_key"), and Microsoft's stops one row short of 0 for keys far ahead. P is
+shared by the heads and projected without a bias; each layer has one of its own here, where the paper shares P, and not
+its projections, over the layers.
 """
 
 from fractions import Fraction

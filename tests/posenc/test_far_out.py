@@ -12,6 +12,7 @@ from posenc.testing import HEAD_DIM, HEADS, WIDTH, Case
 
 MILLION = 1_000_000
 FREQUENCIES = np.concatenate([geometric(64, 1e4), [0.0, np.pi, 7.5, 100.0]])  # also more than a turn a position
+SIZE = np.maximum(1, FREQUENCIES)  # float64 has no more digits of such an angle
 RANDOM = np.random.default_rng(0).integers(-(2**31), 2**31, 200)
 WHOLE = np.concatenate(
     [
@@ -68,12 +69,13 @@ class Open(Encoding):
         return logits
 
 
-def logits_of(encoding, q, k, q_positions, k_positions, causal=True):
+def logits_of(encoding, q, k, q_positions, k_positions, causal=True, **totals):
     """The logits that attention has in its hands before the softmax, ``[b, h, q, k]``; those of visible pairs."""
+    q, k = jnp.asarray(q), jnp.asarray(k)
     tokens, heads = k.shape[1:3]
     seen = np.tri(q.shape[1], tokens, tokens - q.shape[1], bool) if causal else np.ones((q.shape[1], tokens), bool)
     axes = jnp.broadcast_to(jnp.eye(tokens)[None, :, None], (len(k), tokens, heads, tokens))
-    out = attend(Open(encoding), q, k, axes, q_positions, k_positions, jnp.asarray(seen)[None, None])
+    out = attend(Open(encoding), q, k, axes, q_positions, k_positions, jnp.asarray(seen)[None, None], **totals)
     return np.where(seen, np.moveaxis(np.asarray(out), 2, 1), 0)
 
 
@@ -87,12 +89,12 @@ def test_angles_are_exact_wherever_a_position_lies(positions, how):
     run = {"eager": waves, "compiled": jax.jit(waves), "vectorised": jax.jit(jax.vmap(waves))}[how]
     for found, expected in zip(run(jnp.asarray(positions)), exact(positions), strict=True):
         assert found.dtype == jnp.float32
-        close(found, expected, 1e-6)
+        assert (np.abs(np.asarray(found) - expected) <= SIZE * 1e-6).all()
 
 
 def test_angles_of_constant_positions_inside_a_program_are_exact_too():
-    found = jax.jit(lambda: jnp.cos(angles(jnp.arange(MILLION, MILLION + 64), FREQUENCIES)))()
-    close(found, exact(MILLION + np.arange(64))[0], 1e-6)
+    found = jax.jit(lambda: jnp.cos(angles(jnp.arange(MILLION, MILLION + 64), FREQUENCIES[:-2])))()
+    close(found, exact(MILLION + np.arange(64), FREQUENCIES[:-2])[0], 1e-6)
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["whole", "real"])
@@ -184,7 +186,8 @@ def test_rope_turns_exactly_far_out(scaling, layout):
     x = normal(1, len(positions), 2, 64).astype(np.float32)
     frequencies, turned = frequencies_of(rope, 64), rope.turned_channels(64)
     at = np.tile(frequencies, (len(positions), 1))
-    at[positions < rope.start] = geometric(turned, rope.base)
+    if rope.start:
+        at[positions < rope.start] = geometric(turned, rope.base)
     at = at * positions[:, None]
     pairs = pairs_of(x[..., :turned], layout) * np.exp(1j * at)[None, :, None] * rope.scaling.attention
     expected = np.concatenate([channels_of(pairs, layout), x[..., turned:]], -1)
@@ -193,7 +196,7 @@ def test_rope_turns_exactly_far_out(scaling, layout):
 
 
 FAR = MILLION + np.asarray([0, 1, 2, 3, 5, 8, 40, 170], np.int32)
-Q, K = (normal(2, len(FAR), 2, 64, seed=seed).astype(np.float32) for seed in (1, 2))
+Q, K = (jnp.asarray(normal(2, len(FAR), 2, 64, seed=seed), jnp.float32) for seed in (1, 2))
 NEAR = (FAR[:, None] - FAR).astype(np.float64)
 
 
@@ -209,7 +212,8 @@ def test_rope_logits_at_a_million_are_those_of_the_distance(scaling, layout):
     turned = rope.turned_channels(64)
     turns = np.exp(1j * NEAR[..., None] * frequencies_of(rope, 64)) * rope.scaling.attention**2
     expected = products(Q[..., :turned], K[..., :turned], turns, layout)
-    expected += np.einsum("bqhd,bkhd->bhqk", Q[..., turned:], K[..., turned:]) / 8
+    rest = (np.asarray(x[..., turned:], np.float64) for x in (Q, K))
+    expected += np.einsum("bqhd,bkhd->bhqk", *rest) / 8
     assert 1 < expected.std() * np.sqrt(2) < 3
     close(logits_of(rope, Q, K, FAR, FAR, causal=False), expected, 1e-5)
 
@@ -221,11 +225,9 @@ def test_xpos_logits_at_a_million_are_those_of_the_distance(options):
     r = NEAR[..., None]
     turns = zeta ** (r / said["scale_base"]) * np.exp(1j * r * said["base"] ** (-np.arange(32) / 32))
     expected = products(Q, K, turns, "interleaved")
-    for keys in (FAR, -FAR[::-1]):
-        r = keys[:, None] - keys
-        found = logits_of(ENCODINGS["xpos"](64, **options), Q, K, keys, keys, causal=False)
-        close(found[:, :, r == 1], expected[:, :, r == 1] if keys is FAR else found[:, :, r == 1], 1e-5)
-    close(logits_of(ENCODINGS["xpos"](64, **options), Q, K, FAR, FAR), np.where(NEAR >= 0, expected, 0), 1e-5)
+    for at in (FAR, FAR - 2 * MILLION):
+        found = logits_of(ENCODINGS["xpos"](64, **options), Q, K, at, at)
+        close(found, np.where(NEAR >= 0, expected, 0), 1e-5)
 
 
 def test_axial_rope_logits_at_a_million_are_those_of_the_distances_on_each_axis():
@@ -242,12 +244,15 @@ def test_axial_rope_logits_at_a_million_are_those_of_the_distances_on_each_axis(
 @pytest.mark.parametrize("consecutive", [False, True])
 @pytest.mark.parametrize("start", [0, MILLION, -MILLION, 2**24 + 1])
 def test_transformer_xl_logits_far_out_are_those_of_the_distance(start, consecutive):
-    xl = make("transformer_xl", width=64, heads=2, head_dim=64, rngs=nnx.Rngs(0), init=nnx.initializers.normal(0.1))
+    xl = ENCODINGS["transformer_xl"](64, 2, 64, init=nnx.initializers.normal(0.1), rngs=nnx.Rngs(0))
     at = start + np.arange(len(FAR))
     r = (at[:, None] - at).astype(np.float64)[..., None] * 1e4 ** (-np.arange(32) / 32)
     waves = np.concatenate([np.sin(r), np.cos(r)], axis=-1)
     w, u, v = (np.asarray(each[...], np.float64) for each in (xl.projection, xl.u, xl.v))
-    expected = np.einsum("bqhd,bkhd->bhqk", Q + u, K) + np.einsum("bqhd,mhd,qkm->bhqk", Q + v, w, waves)
+    q, k = (np.asarray(x, np.float64) for x in (Q, K))
+    expected = np.einsum("bqhd,bkhd->bhqk", q + u, k) + np.einsum(
+        "bqhm,qkm->bhqk", np.einsum("bqhd,mhd->bqhm", q + v, w), waves
+    )
     positions = Positions(jnp.asarray(at, jnp.int32), consecutive=consecutive)
     close(logits_of(xl, Q, K, positions, positions, causal=False), expected / 8, 1e-5)
 
@@ -277,7 +282,7 @@ RELATIVE = [
     ("mlp_bias", dict(log=True)),
     ("music_transformer", dict(max_distance=5)),
     ("chain", dict(of=("rope", "kerple"))),
-    ("chain", dict(of=("xpos", "shaw"))),
+    ("chain", dict(of=("xpos", "t5"))),
 ]
 
 
@@ -296,10 +301,11 @@ BASES = {
 @pytest.mark.parametrize("bidirectional", [False, True], ids=["causal", "bidirectional"])
 @pytest.mark.parametrize(("name", "options"), RELATIVE, ids=str)
 def test_a_common_shift_changes_no_logit_of_a_relative_encoding(name, options, bidirectional):
-    encoding = Case(ENCODINGS[name], options, bidirectional and not ENCODINGS[name].causal_only).build()
+    encoding = Case(ENCODINGS[name], options).build()
     assert encoding.kind == "relative"
     if bidirectional and encoding.causal_only:
         pytest.skip("for causal models only")
+    encoding = Case(ENCODINGS[name], options, bidirectional).build()
     q, k = (jnp.asarray(normal(2, 6, HEADS, HEAD_DIM, seed=seed), jnp.float32) for seed in (3, 4))
     for manner, base in BASES.items():
         here = logits_of(encoding, q, k, base, base, not bidirectional)
