@@ -298,11 +298,13 @@ def encodings(values: dict[str, Any], depth: int) -> dict[str, Any]:
         )
     if share is not None and type(share) is not bool:
         raise ValueError(f"encoding.share is {share!r}; expected True, False, or None for the paper's habit.")
+    name = values["name"]
+    pattern = list(pattern) or (name.split("+") if isinstance(name, str) else [name])
     if len(pattern) > depth:
         raise ValueError(
-            f"encoding.pattern names {len(pattern)} encodings for {depth} layers. Shorten it, or deepen the model."
+            f"the pattern of encodings names {len(pattern)} encodings for {depth} layers. Shorten it, or deepen the model."
         )
-    pattern = list(pattern[:1] if len(set(pattern)) == 1 else pattern) or [values["name"]]
+    pattern = pattern[:1] if len(set(pattern)) == 1 else pattern
     for name in pattern:
         find(posenc.ENCODINGS, name, "encoding")
     names = dict.fromkeys(inner for name in pattern for inner in [name, *names_within(name, values)])

@@ -8,6 +8,7 @@ import typing
 from typing import Literal
 
 import pytest
+from flax import nnx
 from ml_collections import ConfigDict
 from rich.console import Console
 
@@ -390,3 +391,60 @@ def test_folder_names_are_plain_words_and_apart_for_each_cell(tmp_path):
         assert re.fullmatch(r"[a-z0-9_]+-[a-z0-9_]+-[0-9a-f]{10}", cell.name)
         assert (tmp_path / cell.name).resolve().parent == tmp_path.resolve()
     assert len({cell.name for cell in cells}) == len(points)
+
+
+@pytest.mark.parametrize(
+    "fields, label, kinds",
+    [
+        ({"pattern": ("rope", "none")}, "rope+none", ["RoPE", "NoPE"]),
+        ({"pattern": ("rope", "rope")}, "rope", ["RoPE"]),
+        ({"name": "rope+none"}, "rope+none", ["RoPE", "NoPE"]),
+        ({"name": "shaw"}, "shaw", ["Shaw", "Shaw"]),
+        ({"name": "shaw", "share": True}, "shaw, share=True", ["Shaw"]),
+        ({"name": "t5", "share": False}, "t5, share=False", ["T5", "T5"]),
+        ({"name": "chain"}, "chain", ["Chain"]),
+        ({"name": "chain", "chain": {"of": ("sinusoidal", "t5")}}, "chain(of=sinusoidal+t5)", ["Chain"]),
+        ({"name": "dape", "kerple": {"kernel": "power"}}, "dape(kerple.kernel=power)", ["DAPE", "DAPE"]),
+        ({"name": "rope", "rope": {"scaling": "yarn", "factor": 4.0}}, "rope(factor=4.0, scaling=yarn)", ["RoPE"]),
+    ],
+    ids=str,
+)
+def test_layers_get_the_encodings_that_the_config_says(fields, label, kinds):
+    config = tiny(model__depth=2)
+    config.encoding.update(fields)
+    (cell,) = expand(config)
+    assert cell.label("encoding") == label
+    assert [type(one).__name__ for one in cell.transformer(nnx.Rngs(0)).encodings] == kinds
+    assert cell.name.startswith(label.split("(")[0].split(",")[0] + "-")
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"pattern": ("rope", "none", "t5")}, ["3 encodings", "2 layers", "Shorten"]),
+        ({"pattern": ("rope", 3)}, ["encoding.pattern", "('rope', 3)", "as ('rope', 'none')"]),
+        ({"pattern": "rope"}, ["encoding.pattern", "'rope'", "expected names"]),
+        ({"pattern": ("rope", "roep")}, ["'roep'", "Did you mean 'rope'"]),
+        ({"share": "yes"}, ["encoding.share", "'yes'", "True, False"]),
+        ({"name": "sinusoidal", "share": False}, ["sinusoidal", "acts on the embeddings"]),
+        ({"name": "chain", "chain": {"of": ("rope", "chain")}}, ["chain.of", "part of itself"]),
+        ({"name": "chain", "chain": {"of": ("rope",)}}, ["chain.of", "two or more"]),
+        ({"name": "dape", "dape": {"of": "rope"}}, ["dape.of", "RoPE", "adds a bias"]),
+        ({"name": "dape", "dape": {"of": "dape"}}, ["dape.of", "part of itself"]),
+        ({"name": "rope", "rope": {"scaling": "yarm"}}, ["encoding.rope.scaling", "'yarm'", "'yarn'"]),
+        ({"name": "rope", "rope": {"factor": 4.0}}, ["rope.factor", "4.0", "rope.scaling"]),
+        ({"name": "one_hot", "one_hot": {"combine": "add"}}, ["one_hot.max_position", "512", "16 channels"]),
+        ({"name": "chain", "learned": {"max_position": 3}}, ["positions 0 to 2", "encoding.learned.max_position"]),
+    ],
+    ids=str,
+)
+def test_encodings_that_do_not_fit_are_refused_with_the_reason(fields, words, complaint):
+    config = tiny(model__depth=2)
+    config.encoding.update(fields)
+    holds(complaint(config), *words)
+
+
+def test_a_sweep_over_names_beside_a_pattern_is_refused(complaint):
+    config = swept(tiny(model__depth=2), encoding=("rope", "t5"))
+    config.encoding.pattern = ("rope", "none")
+    holds(complaint(config), "encoding.pattern", "Sweep over encoding.pattern")

@@ -157,3 +157,17 @@ def test_chunks_cover_all_steps_once():
 def test_the_model_holds_nothing_but_parameters():
     cell = tiny_cell(model__dropout=0.5)
     assert not jax.tree.leaves(nnx.state(cell.transformer(nnx.Rngs(0)), nnx.Not(nnx.Param)))
+
+
+def test_weight_decay_leaves_the_encodings_alone_where_it_is_told_to():
+    changes = dict(encoding__name="learned", train__weight_decay=0.5, train__warmup=0, train__steps=8)
+    ends = {}
+    for decays in (True, False):
+        trainer = Trainer(tiny_cell(**changes, train__decay_encodings=decays))
+        start = jax.tree.map(np.asarray, trainer.init(SEEDS).parameters)
+        ends[decays] = trainer.advance(trainer.init(SEEDS), SEEDS, 0, 8)[0].parameters
+    unread = {decays: np.asarray(end["encodings"][0]["rows"][...])[:, 400:] for decays, end in ends.items()}
+    np.testing.assert_array_equal(unread[False], start["encodings"][0]["rows"][...][:, 400:])  # no gradient, no decay
+    assert np.abs(unread[True]).sum() < 0.999 * np.abs(unread[False]).sum()
+    for end in ends.values():  # the model's own parameters decay in both: those of the head, too
+        assert np.abs(np.asarray(end["head"]["kernel"][...])).sum() < np.abs(start["head"]["kernel"][...]).sum()
