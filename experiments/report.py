@@ -28,15 +28,14 @@ CONFIDENCE = 0.95
 METRIC = "exact_match"
 ADDED = "What each encoding adds"
 PICTURE = "accuracy_by_length.png"
-# Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour.
+# Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour, and where there
+# are more lines than colours no two have the same of all three.
+COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#999999")
+DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)), (0, (2, 3)))
 STYLES = [
-    dict(color=color, marker=marker, linestyle=dash)
-    for color, marker, dash in zip(
-        ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#999999"),
-        "osD^vP*X",
-        ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)), (0, (2, 3))),
-        strict=True,
-    )
+    dict(color=color, marker="osD^vP*X"[(i + turn) % 8], linestyle=DASHES[(i + turn) % 8])
+    for turn in range(8)
+    for i, color in enumerate(COLORS)
 ]
 
 
