@@ -301,9 +301,8 @@ def encodings(values: dict[str, Any], depth: int) -> dict[str, Any]:
     name = values["name"]
     pattern = list(pattern) or (name.split("+") if isinstance(name, str) else [name])
     if len(pattern) > depth:
-        raise ValueError(
-            f"the pattern of encodings names {len(pattern)} encodings for {depth} layers. Shorten it, or deepen the model."
-        )
+        named = "+".join(map(str, pattern))
+        raise ValueError(f"{named} are {len(pattern)} encodings for {depth} layers. Shorten it, or deepen the model.")
     pattern = pattern[:1] if len(set(pattern)) == 1 else pattern
     for name in pattern:
         find(posenc.ENCODINGS, name, "encoding")

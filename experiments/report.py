@@ -28,8 +28,8 @@ CONFIDENCE = 0.95
 METRIC = "exact_match"
 ADDED = "What each encoding adds"
 PICTURE = "accuracy_by_length.png"
-# Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour, and where there
-# are more lines than colours no two have the same of all three.
+# Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour, and no two of
+# many lines have the same of all three.
 COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#999999")
 DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 2)), (0, (2, 3)))
 STYLES = [
@@ -189,9 +189,10 @@ def draw(rows: pandas.DataFrame, path: Path) -> None:
     for axis in axes[:, 0]:
         axis.set_ylabel("exact match")
     handles = {h.get_label(): h for axis in axes.flat for h in axis.get_lines() if not h.get_label().startswith("_")}
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside lower center", ncols=min(8, len(handles)), frameon=False
-    )
+    entry = 0.6 + 0.085 * max(map(len, handles))  # inches, of the longest label with its line
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / entry)))
+    figure.set_figheight(figure.get_figheight() + 0.25 * (math.ceil(len(handles) / columns) - 1))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
 
