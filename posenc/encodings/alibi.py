@@ -64,6 +64,6 @@ class ALiBi(Encoding):
 
     def bias(self, q_positions, k_positions):
         r = distance(q_positions, k_positions)[:, None]
-        dtype = jnp.promote_types(r.dtype, jnp.float32) if jnp.issubdtype(r.dtype, jnp.floating) else jnp.float32
+        dtype = jnp.promote_types(r.dtype, jnp.result_type(float))  # float32, unless JAX is told to use 64 bits
         slopes = jnp.asarray(np.array(self.fixed), dtype) if self.slopes is None else self.slopes[...]
         return -slopes[None, :, None, None] * (jnp.abs(r) - jnp.where(r > 0, self.nearer, 0)).astype(dtype)

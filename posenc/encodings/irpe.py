@@ -68,8 +68,10 @@ class IRPE(Encoding):
 
     def row(self, r):
         """The row of each whole distance: g(r) + beta."""
-        shares = [Fraction(2 * j - 1, 2 * (self.beta - self.alpha)) for j in range(1, self.beta - self.alpha + 1)]
-        starts = [*range(1, self.alpha + 1), *log_starts(self.alpha, self.gamma, shares)]
+        starts = list(range(1, self.alpha + 1))
+        for j in range(self.alpha + 1, self.beta + 1):  # what lies halfway is rounded to an even number
+            share = Fraction(2 * (j - self.alpha) - 1, 2 * (self.beta - self.alpha))
+            starts += log_starts(self.alpha, self.gamma, [share], past=j % 2 == 1)
         return self.beta + jnp.sign(r) * jnp.searchsorted(jnp.asarray(starts), jnp.abs(r), side="right")
 
     def bias(self, q_positions, k_positions):

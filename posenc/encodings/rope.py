@@ -91,8 +91,9 @@ class RoPE(Encoding):
         """`x` of shape ``[b, t, h, d]``, turned; angles and products in float32 or wider, the dtype of `x` kept."""
         channels = self.turned_channels(x.shape[-1])
         at = self.angles(positions, channels // 2, x.dtype)
-        out = turned(x[..., :channels], at, self.layout, self.scaling.attention)
-        return jnp.concatenate([out, x[..., channels:]], axis=-1)
+        sharper = self.scaling.attention  # for the whole product, and so also for the channels that are not turned
+        out = turned(x[..., :channels], at, self.layout, sharper)
+        return jnp.concatenate([out, (x[..., channels:] * sharper).astype(x.dtype)], axis=-1)
 
     def queries_keys(self, q, k, q_positions, k_positions):
         return self.rotated(q, q_positions), self.rotated(k, k_positions)

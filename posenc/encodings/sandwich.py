@@ -37,5 +37,5 @@ class Sandwich(Encoding):
 
     def bias(self, q_positions, k_positions):
         r = distance(q_positions, k_positions)
-        waves = jnp.cos(angles(r, geometric(self.channels, self.base), r.dtype)).sum(-1)
+        waves = jnp.cos(angles(r, geometric(self.channels, self.base), jnp.result_type(float))).sum(-1)
         return waves[:, None] / (8 * (1 + np.arange(self.heads)) / self.heads).astype(waves.dtype)[None, :, None, None]

@@ -321,8 +321,9 @@ def test_kerple_is_negative_and_falls_with_the_distance_whatever_is_stored(kerne
 @pytest.mark.parametrize("kernel", ["log", "power"])
 def test_kerple_numbers_past_their_edge_can_come_back(kernel):
     kerple = fixed(built("kerple", kernel=kernel), r1=-1, r2=-1)
-    gradient = nnx.grad(lambda kerple: kerple.bias(TEN, TEN).sum())(kerple)
-    assert (np.abs(gradient["r1"][...]) > 1).all() and (np.abs(gradient["r2"][...]) > 1e-3).all()
+    graph, state = nnx.split(kerple, nnx.Param)
+    gradients = jax.tree.leaves(jax.grad(lambda state: nnx.merge(graph, state).bias(TEN, TEN).sum())(state))
+    assert len(gradients) == 2 and all((np.abs(each) > 1e-3).all() for each in gradients)
 
 
 def shares(positions, threshold=16.0, c=0.3):
@@ -442,6 +443,28 @@ def test_irpe_rows_meet_queries_keys_and_values_each_alone():
     close(read(built("irpe", on=("v",))), product() / 8**0.5)
 
 
+def test_irpe_numbers_of_queries_and_of_keys_are_read_in_opposite_directions():
+    near = np.abs(DISTANCE) <= 8
+    for on, row in (("k", DISTANCE), ("q", -DISTANCE)):
+        irpe = built("irpe", mode="bias", on=(on,))
+        numbers = np.asarray(getattr(irpe, f"{on}_rows")[...])
+        assert numbers.shape == (33,)
+        found = read(irpe, 0 * Q)
+        close(found[:, near], np.broadcast_to(numbers[np.clip(row, -8, 8) + 16], (2, 10, 10))[:, near])
+    both = built("irpe", mode="bias", on=("q", "k"))
+    said = [
+        np.asarray(rows[...])[np.clip(r, -8, 8) + 16] for rows, r in ((both.k_rows, DISTANCE), (both.q_rows, -DISTANCE))
+    ]
+    close(read(both, 0 * Q)[:, near], np.broadcast_to(sum(said), (2, 10, 10))[:, near])
+
+
+def test_t5_has_half_of_its_buckets_for_keys_ahead_where_they_are_seen():
+    for bidirectional, ahead in ((True, [16, 17, 18, 19]), (False, [0, 0, 0, 0])):
+        t5 = built("t5", bidirectional=bidirectional)
+        bias = np.asarray(t5.bias(np.asarray([0, 1, 2, 3, -1, -2, -3]), np.asarray([0])))[0, :, :, 0]
+        np.testing.assert_array_equal(bias, np.asarray(t5.table[...])[[0, 1, 2, 3, *ahead[1:]]].T)
+
+
 def test_t5_without_its_scale_is_the_plain_product():
     for scaled, scale in ((True, 8**-0.5), (False, 1)):
         close(read(fixed(built("t5", scaled=scaled), table=0)), product() * scale)
@@ -453,14 +476,15 @@ def totals_of(encoding, x):
 
 
 def test_fox_forgets_by_the_gates_behind_the_key_up_to_the_query():
-    x, fox = np.random.default_rng(3).normal(size=(1, 10, 16)), built("fox")
-    gates = 1 / (1 + np.exp(-(x[0] @ np.asarray(fox.gate[...], np.float64))))
-    close(np.exp(fox.steps(jnp.asarray(x, jnp.float32), TEN))[0], gates)
+    x, fox = np.random.default_rng(3).normal(size=(2, 10, 16)), built("fox")
+    gates = 1 / (1 + np.exp(-(x @ np.asarray(fox.gate[...], np.float64))))
+    close(np.exp(fox.steps(jnp.asarray(x, jnp.float32), TEN)), gates)
     assert (gates > 0).all() and (gates < 1).all()
-    found = read(fox, 0 * Q, causal=True, **totals_of(fox, x))
-    for head, m, n in np.ndindex(2, 10, 10):
-        said = np.log(gates[n + 1 : m + 1, head]).sum() if n <= m else 0
-        assert abs(found[head, m, n] - said) < 5e-5
+    nothing = np.zeros((2, 10, 2, 8), np.float32)
+    found = logits_of(fox, nothing, nothing, TEN, TEN, **totals_of(fox, x))
+    for example, head, m, n in np.ndindex(2, 2, 10, 10):
+        said = np.log(gates[example, n + 1 : m + 1, head]).sum() if n <= m else 0
+        assert abs(found[example, head, m, n] - said) < 5e-5
 
 
 def test_fox_with_open_gates_is_attention_without_positions():
