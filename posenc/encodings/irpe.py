@@ -79,7 +79,10 @@ class IRPE(Encoding):
             return None
         r = distance(q_positions, k_positions)
         terms = [self.read(self.k_rows, r), self.read(self.q_rows, -r)]
-        total = sum((term for term in terms if term is not None), jnp.zeros(()))
+        total = sum(
+            (term for term in terms if term is not None),
+            jnp.zeros((), next(one for one in (self.k_rows, self.q_rows) if one is not None).dtype),
+        )
         return jnp.repeat(total[:, None], self.heads, axis=1)
 
     def read(self, rows, r):

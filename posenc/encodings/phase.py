@@ -44,6 +44,8 @@ def angles(positions: Num[Array, "..."], frequencies: np.ndarray, dtype=jnp.floa
     p = whole.astype(jnp.int32).astype(jnp.uint32)[..., None]  # modulo 2^32; a negative one has all higher bits set
     upper = p * high + high_word(p, low) - jnp.where(positions[..., None] < 0, low, jnp.uint32(0))
     counted = upper.astype(jnp.int32).astype(dtype) * 2.0**-32 + (p * low).astype(dtype) * 2.0**-64
+    if positions.dtype.itemsize > 4 and jnp.issubdtype(positions.dtype, jnp.integer):
+        counted = jnp.where(jnp.abs(positions)[..., None] <= LARGEST, counted, jnp.nan)
     if jnp.issubdtype(positions.dtype, jnp.floating):
         rest = jnp.where(jnp.abs(positions) < LARGEST, positions - whole, jnp.nan).astype(dtype)
         counted = counted + rest[..., None] * turns.astype(dtype).reshape(*lead, -1)

@@ -53,6 +53,8 @@ class XPos(Encoding):
 
     def rotated(self, x, positions, middle, sign: int):
         """`x` turned, and grown (sign 1) or shrunk (sign -1) with its distance from the middle, ``[1|b, 1]``."""
+        if x.shape[-1] % 2:
+            raise ValueError(f"xpos turns pairs of channels; a head has {x.shape[-1]}. Change the width or the heads.")
         pairs, dtype = x.shape[-1] // 2, jnp.promote_types(x.dtype, jnp.float32)
         values = Positions.of(positions).values
         zeta = (np.arange(pairs) / pairs + self.gamma) / (1 + self.gamma)

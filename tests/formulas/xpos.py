@@ -21,9 +21,8 @@ class Formula(Paper):
 
     @classmethod
     def more_places(cls, options):
-        scale = (
-            options.get("scale_base", 512.0) / 512
-        )  # what is wide, and far from 0, goes with how fast the pairs fade
+        # What is wide goes with how fast the pairs fade; the middle is far from 0.
+        scale = options.get("scale_base", 512.0) / 512
         queries, keys = [26_000, 49_900, 54_500], [25_000, 26_100, 25_990, 26_000, 49_800, 54_700]
         return {"wide": ([round(scale * at) for at in queries], [round(scale * at) for at in keys])}
 

@@ -124,9 +124,12 @@ def test_deberta_rows_are_the_published_rule_exactly(buckets, max_distance, p2c)
 
 
 @pytest.mark.parametrize("mode", ["contextual", "bias"])
-@pytest.mark.parametrize("alpha, beta, gamma", [(8, 16, 64), (2, 5, 9), (1, 4, 20), (2, 3, 8), (3, 4, 5), (4, 10, 25)])
+@pytest.mark.parametrize(
+    "alpha, beta, gamma", [(8, 16, 64), (2, 5, 9), (1, 4, 20), (2, 3, 8), (1, 2, 4), (3, 4, 5), (4, 10, 25)]
+)
 def test_irpe_rows_are_equation_18_exactly(alpha, beta, gamma, mode):
-    # At (2, 3, 8) a distance of 4 is half way between 2 and 3, and the code's round() goes to the even one.
+    # At (2, 3, 8) a distance of 4 is half way between 2 and 3, at (1, 2, 4) one of 2 is half way between 1 and 2: the
+    # code's round() goes to the even one.
     distances = np.arange(-4 * gamma, 4 * gamma + 1)
     rows = [piece(int(r), alpha, beta, gamma) + beta for r in distances]
     assert rows[0] == 0 and rows[-1] == 2 * beta and (np.diff(rows) >= 0).all()

@@ -249,9 +249,10 @@ def test_transformer_xl_terms_each_alone(consecutive, start):
     close(read(xl, positions=positions), content + of_key + of_position + of_distance)
 
 
-@pytest.mark.parametrize("name", ["transformer_xl", "music_transformer"])
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize(("queries", "keys", "first"), [(10, 10, 0), (3, 10, 7), (1, 10, 9), (1, 1, 0), (4, 10, 2)])
+@pytest.mark.parametrize(
+    ("name", "bidirectional"), [("transformer_xl", False), ("music_transformer", False), ("music_transformer", True)]
+)
+@pytest.mark.parametrize(("queries", "keys", "first"), [(10, 10, 0), (3, 10, 7), (1, 10, 9), (1, 1, 0)])
 def test_both_roads_to_the_distances_lead_to_the_same(name, bidirectional, queries, keys, first):
     how = {"max_distance": 6, "bidirectional": bidirectional} if name == "music_transformer" else {}
     encoding = built(name, **how)
