@@ -7,14 +7,17 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 test proof mutants: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 test proof mutants: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 
+MODULES := tests/posenc/test_transformer.py tests/posenc/test_reuse.py tests/posenc/test_invariants.py \
+	tests/experiments/test_train.py tests/experiments/test_results.py
+
 .PHONY: quickstart test proof mutants lint format lock
 
 quickstart: .venv/installed  ## the main job: six encodings, three tasks, three seeds
 	$(BIN)/python -m experiments.ablate --config=configs/quickstart.py --results=results/quickstart
 
-test: .venv/installed  ## the whole suite, and once more in Flax's tree mode
+test: .venv/installed  ## the whole suite; in Flax's tree mode, once more what builds, splits, merges and trains modules
 	$(BIN)/python -m pytest
-	NNX_GRAPH_MODE=false NNX_GRAPH_UPDATES=false $(BIN)/python -m pytest
+	NNX_GRAPH_MODE=false NNX_GRAPH_UPDATES=false $(BIN)/python -m pytest $(MODULES)
 
 proof: .venv/installed  ## one line of evidence for each encoding
 	$(BIN)/python -m tests.proof

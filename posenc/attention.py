@@ -31,14 +31,23 @@ def attend(
         visible: what a query may see.
         q_totals, k_totals: running totals of the encoding's `steps`, where it takes any.
         dropout: applied to the weights.
+
+    Raises:
+        ValueError: the encoding takes steps, and their totals are missing.
     """
+    if encoding.overrides("steps") and (q_totals is None or k_totals is None):
+        raise ValueError(
+            f"{type(encoding).__name__} takes steps along the sequence, and their totals are missing. Use "
+            "posenc.Attention, or pass q_totals and k_totals: the running sums, from the first token on, of "
+            "encoding.steps(x, positions), x being what queries and keys are projected from."
+        )
     q, k = encoding.queries_keys(q, k, q_positions, k_positions)
     dtype = jnp.promote_types(q.dtype, jnp.float32)
     logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=dtype) * q.shape[-1] ** -0.5
     bias = encoding.bias(q_positions, k_positions)
     if bias is not None:
         logits = logits + bias
-    if q_totals is not None and k_totals is not None:
+    if q_totals is not None and k_totals is not None:  # without steps there may be totals all the same
         logits = logits + by_head(q_totals)[:, :, :, None] - by_head(k_totals)[:, :, None, :]
     logits = encoding.logits(logits, q, k, q_positions, k_positions, visible)
     weights = dropout(encoding.weights(logits, visible)).astype(v.dtype)

@@ -72,7 +72,7 @@ def test_distance_is_query_minus_key_and_stays_whole():
     assert distance(np.array([1], np.uint32), np.array([2], np.uint32)).tolist() == [[[-1]]]
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, bool])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_positions_are_whole_or_wide(dtype):
     with pytest.raises(TypeError, match=f"positions are {jnp.dtype(dtype).name}"):
         Positions.of(jnp.zeros(3, dtype))

@@ -26,13 +26,14 @@ class StockNNX(nnx.Module):
     def __call__(self, x, positions):
         x = self.encoding.embeddings(x, positions)
         q, k, v = (part.reshape(*x.shape[:2], HEADS, HEAD_DIM) for part in jnp.split(self.qkv(x), 3, axis=-1))
-        visible = posenc.visibility(x.shape[1], causal=False)
-        return posenc.attend(self.encoding, q, k, v, positions, positions, visible).reshape(x.shape)
+        totals = running(self.encoding.steps(x, positions))
+        visible = posenc.visibility(x.shape[1], causal=self.encoding.causal_only)
+        out = posenc.attend(self.encoding, q, k, v, positions, positions, visible, q_totals=totals, k_totals=totals)
+        return out.reshape(x.shape)
 
 
-def sizes_for(name):
-    asked = posenc.options.signature_of(ENCODINGS[name])
-    return {size: value for size, value in SIZES.items() if size in asked}
+def running(steps):
+    return None if steps is None else jnp.cumsum(steps, axis=1)
 
 
 class StockLinen(linen.Module):
@@ -42,7 +43,7 @@ class StockLinen(linen.Module):
 
     @linen.compact
     def __call__(self, x, positions):
-        encoding = nnx.bridge.to_linen(ENCODINGS[self.name_of], **sizes_for(self.name_of), name="encoding")
+        encoding = nnx.bridge.to_linen(posenc.make, self.name_of, **SIZES, name="encoding")
         x = encoding(x, positions, nnx_method="embeddings")
         qkv = jnp.split(linen.Dense(3 * WIDTH)(x), 3, axis=-1)
         q, k, v = (part.reshape(*x.shape[:2], HEADS, HEAD_DIM) for part in qkv)
@@ -50,7 +51,11 @@ class StockLinen(linen.Module):
         logits = jnp.einsum("bqhd,bkhd->bhqk", q, k) * HEAD_DIM**-0.5
         bias = encoding(positions, positions, nnx_method="bias")
         logits = logits if bias is None else logits + bias
-        visible = posenc.visibility(x.shape[1], causal=False)
+        totals = running(encoding(x, positions, nnx_method="steps"))
+        if totals is not None:
+            totals = jnp.swapaxes(totals, 1, 2)  # b h t
+            logits = logits + totals[:, :, :, None] - totals[:, :, None, :]
+        visible = posenc.visibility(x.shape[1], causal=ENCODINGS[self.name_of].causal_only)
         logits = encoding(logits, q, k, positions, positions, visible, nnx_method="logits")
         weights = encoding(logits, visible, nnx_method="weights")
         out = jnp.einsum("bhqk,bkhd->bqhd", weights, v)
@@ -123,3 +128,10 @@ def test_hooks_are_usable_as_they_stand_in_a_notebook():
     assert ENCODINGS["t5"](heads=8, rngs=nnx.Rngs(0)).bias(jnp.arange(4), jnp.arange(4)).shape == (1, 8, 4, 4)
     with pytest.raises(ValueError, match="pass rngs="):
         ENCODINGS["shaw"](head_dim=64)
+
+
+def test_attend_does_not_forget_the_steps_of_an_encoding():
+    q = k = v = jnp.ones((1, 3, HEADS, HEAD_DIM))
+    fox, visible = posenc.make("fox", rngs=nnx.Rngs(0), **SIZES), posenc.visibility(3, causal=True)
+    with pytest.raises(ValueError, match=r"FoX takes steps .* pass q_totals and k_totals"):
+        posenc.attend(fox, q, k, v, jnp.arange(3), jnp.arange(3), visible)
