@@ -195,7 +195,7 @@ MUTANTS = [
     ),
     Mutant(
         "FIRE scaled by the trained length alone", "normaliser", "posenc/encodings/fire.py",
-        "end = jnp.maximum(jnp.abs(m), jnp.abs(self.multiplier[...] * self.threshold))",
+        "end = jnp.maximum(m, jnp.abs(self.multiplier[...] * self.threshold))",
         "end = jnp.abs(self.multiplier[...] * self.threshold) + 0 * m", f"{FORMULA} fire",
     ),
     Mutant(

@@ -54,6 +54,8 @@ class ALiBi(Encoding):
         rngs: nnx.Rngs | None = None,
         param_dtype=jnp.float32,
     ):
+        if heads < 1:
+            raise ValueError(f"alibi was built for {heads} heads; expected 1 or more.")
         self.fixed = tuple(geometric_slopes(heads) if slopes == "geometric" else published_slopes(heads))
         self.nearer = 0.5 if bidirectional and encoder == "asymmetric" else 0.0
 

@@ -6,7 +6,8 @@
 Golovneva et al. 2024, arXiv:2405.18719, equations 3 to 5: e[p] is read linearly between whole p. A token counts itself,
 so the nearest position is a gate, not 0. Keys that are not visible must not be counted. P is `max_position`; the rows
 are shared by the heads and zero at first. The paper's listing, and x-transformers after it, do not divide q . e by
-sqrt(d), which the authors' later code does: `scaled`.
+sqrt(d), which the authors' later code does: `scaled`. In a chain the gates see the logits with all that parts before
+it, and every bias, have added.
 """
 
 import jax

@@ -30,7 +30,7 @@ class DeBERTa(Encoding):
         heads: heads of the attention, h.
         head_dim: channels of a head, d.
         max_distance: about where the last bucket begins.
-        buckets: B, in each direction; a multiple of 2, less than twice `max_distance`.
+        buckets: B, in each direction; even, 4 or more, less than 2 (`max_distance` - 1).
         p2c: the distance that the position-to-content term reads: "key_to_query", the paper's, or "query_to_key".
         init: of P and of both projections.
     """
@@ -53,8 +53,8 @@ class DeBERTa(Encoding):
     ):
         if buckets < 4 or buckets % 2 or max_distance - 1 <= buckets // 2:
             raise ValueError(
-                f"deberta.buckets is {buckets} and max_distance {max_distance}; expected an even number from 4 on, and "
-                "more than half of it plus one."
+                f"deberta.buckets is {buckets} and max_distance {max_distance}; expected an even number of "
+                "buckets, 4 or more, and less than 2 (max_distance - 1) of them."
             )
         self.max_distance, self.buckets, self.p2c = max_distance, buckets, p2c
         self.rows = parameter(rngs, init, (2 * buckets, width), param_dtype)

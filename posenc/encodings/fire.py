@@ -2,10 +2,11 @@
 
     s_mn = q_m . k_n / sqrt(d) + f_h(psi(m - n) / psi(max(m, L))),   psi(r) = log(c r + 1),   f: 1 -> hidden -> h, ReLU
 
-Li et al. 2024, arXiv:2310.04418, equation 8 and its code: c and a multiplier of L = `threshold` are trained. The first
-token of a text is at 1 for every far query, however long the text: what the network is asked never leaves [0, 1]. This
-makes it absolute: m counts, not the distance alone. The network's last bias is left out: it would add the same to all
-logits of a head, which a softmax does not see. Keys ahead, in an encoder, are read by their |m - n|.
+Li et al. 2024, arXiv:2310.04418, equation 8 and its listing: c and a multiplier of L = `threshold` are trained, c r and
+L are read without their signs, and 1e-6 is added to the divisor. The first token of a text is at 1 for every far query,
+however long the text: what the network is asked never leaves [0, 1]. This makes it absolute: m counts, not the distance
+alone. The network's last bias is left out: it would add the same to all logits of a head, which a softmax does not see.
+Keys ahead, in an encoder, are read by their |m - n|.
 """
 
 import jax
@@ -56,7 +57,7 @@ class FIRE(Encoding):
         c = self.c[...]
         r = jnp.abs(distance(q_positions, k_positions)).astype(c.dtype)
         m = Positions.of(q_positions).values.astype(c.dtype)[:, :, None]
-        end = jnp.maximum(jnp.abs(m), jnp.abs(self.multiplier[...] * self.threshold))
+        end = jnp.maximum(m, jnp.abs(self.multiplier[...] * self.threshold))
         share = jnp.log1p(jnp.abs(c * r)) / (jnp.log1p(jnp.abs(c * end)) + SMALL)
         hidden = jax.nn.relu(share[..., None] * self.up[0][None, None, None] + self.up_bias[...][None, None, None])
         return jnp.einsum("bqkf,fh->bhqk", hidden, self.down[...])

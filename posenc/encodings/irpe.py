@@ -7,8 +7,8 @@
     bias         k: b[g(m - n)]                      q: b'[g(n - m)]
 
 Wu et al. 2021, arXiv:2107.14222, equation 18 for g, here for a line and not for an image. As in the authors' code, the
-heads share all rows, b is added as it is (the paper divides it by sqrt(d)), and everything is zero at first. The row of
-a query's distance to the keys is multiplied with the *keys* where it says q, and read the other way round.
+heads share all rows, b is added as it is (the paper divides it by sqrt(d)), and everything is zero at first. As
+there, the table "on q" is multiplied with the keys, and the one on k with the queries.
 """
 
 from fractions import Fraction
@@ -78,12 +78,8 @@ class IRPE(Encoding):
         if self.mode == "contextual":
             return None
         r = distance(q_positions, k_positions)
-        terms = [self.read(self.k_rows, r), self.read(self.q_rows, -r)]
-        total = sum(
-            (term for term in terms if term is not None),
-            jnp.zeros((), next(one for one in (self.k_rows, self.q_rows) if one is not None).dtype),
-        )
-        return jnp.repeat(total[:, None], self.heads, axis=1)
+        total = sum(term for term in (self.read(self.k_rows, r), self.read(self.q_rows, -r)) if term is not None)
+        return jnp.repeat(jnp.asarray(total)[:, None], self.heads, axis=1)
 
     def read(self, rows, r):
         """The row, or number, of each distance; None where there is no table."""

@@ -8,8 +8,9 @@
     longrope     theta_i / lambda_i, lambda searched for         Ding et al. 2024, arXiv:2402.13753, equation 3
 
 r_i = original theta_i / 2 pi are the turns of a pair within the trained length, s is `factor`. YaRN multiplies queries
-and keys by 0.1 ln s + 1 each, LongRoPE by sqrt(1 + ln s / ln original). YaRN's published code, and all that follow it,
-ramp along the number of the pair, between whole numbers ("pairs"), not along r as the paper has it ("turns").
+and keys by 0.1 ln s + 1 each, all their channels, LongRoPE by sqrt(1 + ln s / ln original). YaRN's published code, and
+all that follow it, ramp along the number of the pair, between whole numbers ("pairs"), not along r as the paper has it
+("turns").
 The length to scale for is stated. Read off the input, as the name dynamic has it, it would change with every token, and
 keys that were turned before it changed would not fit those turned later.
 """
@@ -53,7 +54,10 @@ class Scaling:
             expected = "1 or more" if self.factor < 1 else "1, or a kind of scaling in rope.scaling"
             raise ValueError(f"rope.factor is {self.factor}; expected {expected}.")
         if self.original < 2 or self.length < 0:
-            raise ValueError(f"rope.original is {self.original} and rope.length {self.length}; expected lengths.")
+            raise ValueError(
+                f"rope.original is {self.original} and rope.length {self.length}; expected lengths in tokens, original "
+                "the trained one, 2 or more, and length 0 (the trained one) or more."
+            )
         if (self.kind == "longrope") != bool(self.rescale) or any(one <= 0 for one in self.rescale):
             raise ValueError(
                 f"rope.rescale is {self.rescale} and rope.scaling {self.kind!r}; longrope, and no other kind, needs a "
@@ -86,7 +90,9 @@ class Scaling:
             return plain * (kept + (1 - kept) / s)
         if self.kind == "longrope":
             if len(self.rescale) != pairs:
-                raise ValueError(f"rope.rescale has {len(self.rescale)} numbers for {pairs} pairs of channels.")
+                raise ValueError(
+                    f"rope.rescale has {len(self.rescale)} numbers for {pairs} pairs of channels. Give one for each."
+                )
             return plain / np.array(self.rescale)
         return plain
 

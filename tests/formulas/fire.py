@@ -19,6 +19,10 @@ class Formula(Paper):
         self.hidden, self.threshold = hidden, threshold  # c is where training begins
 
     @classmethod
+    def more_places(cls, options):
+        return {"before_the_start": ([-90, -8, 5], [-95, -90, -20, -8, 0, 5])}
+
+    @classmethod
     def draw(cls, name, normal, options):
         if name in ("c", "multiplier"):  # positive, and not what training begins with
             return {"c": 0.1, "multiplier": 1.0}[name] * 1.3 ** math.tanh(normal)
