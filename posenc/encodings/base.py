@@ -93,7 +93,7 @@ class Encoding(nnx.Module):
         return out
 
     def overrides(self, hook: str) -> bool:
-        """Whether this encoding says anything of its own in a hook."""
+        """Whether this encoding says anything of its own in a hook; one that is made of others asks them."""
         return getattr(type(self), hook) is not getattr(Encoding, hook)
 
 

@@ -65,6 +65,9 @@ class Listening(Encoding):
     def __init__(self, inner, heard):
         self.inner, self.hear = inner, heard.append
 
+    def overrides(self, hook):
+        return hook == "weights" or self.inner.overrides(hook)
+
     def embeddings(self, *given):
         return self.inner.embeddings(*given)
 
