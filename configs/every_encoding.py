@@ -6,7 +6,7 @@ A decoder of 2 layers, 32 wide, 4 heads; 56 cells of 100 steps with 2 seeds each
 short to tell which is better; for that, take the encodings you are interested in and configs/quickstart.py.
 """
 
-from experiments.cells import default_config
+from experiments.config import default_config
 from posenc import ENCODINGS
 
 

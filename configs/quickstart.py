@@ -9,7 +9,7 @@ Reversing parts them the other way: `none` does not even learn it (0.56), the ot
 carries it beyond the trained lengths. Parity is counting: `none` holds longest, and all end near chance, 0.5.
 """
 
-from experiments.cells import default_config
+from experiments.config import default_config
 
 
 def get_config():

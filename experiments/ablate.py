@@ -8,7 +8,6 @@ All cells are checked before the first one runs. What is finished is not run aga
 was stopped, and a command that asks for more cells or seeds runs only those.
 """
 
-import ast
 import sys
 import time
 from pathlib import Path
@@ -16,15 +15,18 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from absl import app, flags, logging
+from flax import nnx
 from ml_collections import ConfigDict, config_flags
 from rich.console import Console
 
 from experiments import report, results
-from experiments.cells import Cell, check_seeds, expand
+from experiments.cells import Cell
+from experiments.config import check_seeds, expand
 from experiments.cost import cost
 from experiments.evaluate import Evaluator
 from experiments.progress import View
 from experiments.results import CellFolder
+from experiments.settings import literal
 from experiments.train import Trainer, chunks
 
 WRONG_INPUT, INTERRUPTED = 2, 130  # exit codes
@@ -41,14 +43,6 @@ class TupleParser(flags.ArgumentParser):
 
     def flag_type(self):
         return "tuple, its values separated by commas"
-
-
-def literal(word: str):
-    """A number where it is one, and the word itself otherwise."""
-    try:
-        return ast.literal_eval(word)
-    except (ValueError, SyntaxError):
-        return word
 
 
 config_flags.register_flag_parser_for_type(tuple, TupleParser())
@@ -104,6 +98,19 @@ def run(folder: CellFolder, seeds: list[int], view: View) -> None:
     cell, started = folder.cell, time.monotonic()
     view.start(f"{cell.label('encoding')} on {cell.label('task')}")
     folder.start()
+    twin = folder.twin(seeds)
+    parameters, training = train(cell, seeds, view) if twin is None else twin.trained(seeds)
+    rows, price = [], cost(cell)
+    for length, metrics in Evaluator(cell)(parameters):
+        values = {name: np.asarray(value) for name, value in metrics.items()}
+        rows += results.rows_of(cell, seeds, length, values, price)
+    trained_in = (twin or folder).path.name
+    folder.finish(seeds, rows, training, parameters, price, time.monotonic() - started, trained_in)
+    view.finish(cell.train.steps, summary(cell, rows), time.monotonic() - started)
+
+
+def train(cell: Cell, seeds: list[int], view: View) -> tuple[nnx.State, list[dict]]:
+    """The trained parameters, with a leading axis of seeds, and the learning curves."""
     trainer, array = Trainer(cell), jnp.asarray(seeds, jnp.uint32)
     state, training = trainer.init(array), []
     for start, stop in chunks(cell.train.steps):
@@ -111,12 +118,7 @@ def run(folder: CellFolder, seeds: list[int], view: View) -> None:
         losses = np.asarray(losses)
         training += [dict(seed=seed, step=stop, loss=float(losses[i])) for i, seed in enumerate(seeds)]
         view.step(stop, cell.train.steps, losses.mean())
-    rows, price = [], cost(cell)
-    for length, metrics in Evaluator(cell)(state.parameters):
-        values = {name: np.asarray(value) for name, value in metrics.items()}
-        rows += results.rows_of(cell, seeds, length, values, price)
-    folder.finish(seeds, rows, training, state.parameters, price, time.monotonic() - started)
-    view.finish(cell.train.steps, summary(cell, rows), time.monotonic() - started)
+    return state.parameters, training
 
 
 def summary(cell: Cell, rows: list[dict]) -> str:

@@ -16,7 +16,7 @@ import optax
 from flax import nnx
 
 from experiments.cells import Cell
-from experiments.tasks import Batch
+from experiments.tasks import Batch, positions
 from posenc.shapes import Array, Float, Int, Key
 
 METRICS = ("exact_match", "token_accuracy", "loss")
@@ -46,7 +46,7 @@ class Evaluator:
 
     def __init__(self, cell: Cell):
         self.cell = cell
-        self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
+        self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.tested_transformer(nnx.Rngs(0))), nnx.Param)
         self.metrics = jax.jit(self.all_seeds, static_argnames="longest")
 
     def __call__(self, parameters: nnx.State) -> Iterator[tuple[int, dict[str, Array]]]:
@@ -74,8 +74,8 @@ class Evaluator:
         batch_key, positions_key = jax.random.split(key)
         size = self.cell.evaluate.batch
         batch = self.cell.layout.batch(batch_key, jnp.full(size, length), longest)
-        positions = self.cell.schemes[1](positions_key, batch.lengths[:1], batch.tokens.shape[1], size)
-        logits = nnx.merge(self.graph, parameters)(batch.tokens, positions, lengths=batch.lengths[:1])
+        where = positions(self.cell.schemes[1], positions_key, batch, batch.lengths[:1])
+        logits = nnx.merge(self.graph, parameters)(batch.tokens, where, lengths=batch.lengths[:1])
         return count(logits, batch)
 
 

@@ -67,7 +67,7 @@ def exact_match(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def place(label: str, table: Mapping[str, object]) -> int:
     """Where a name, with or without options behind it, stands in its table; unknown ones come last."""
-    names, name = list(table), re.split(r"[(+,]", label)[0]
+    names, name = list(table), re.split(r"\W", label)[0]
     return names.index(name) if name in names else len(names)
 
 

@@ -4,7 +4,8 @@
         config.json       the resolved configuration; it alone decides what the cell is
         rows.jsonl        a row per seed, length and metric
         training.jsonl    the mean training loss of each seed, chunk by chunk
-        status.json       which seeds are done, how long they took, what the model costs, with which versions
+        status.json       which seeds are done, in which cell they were trained, how long they took, what the model
+                          costs, with which versions
         parameters/0-2/   the final parameters of seeds 0 to 2, stacked, by Orbax
 
 Every file is written under another name and then renamed, so that a reader sees whole files only. status.json comes
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pandas
 from flax import nnx
 from orbax.checkpoint import v1 as ocp
@@ -92,6 +94,18 @@ class CellFolder:
         done = set(self.done())
         return [row for row in read_lines(self.path / "training.jsonl") if row["seed"] in done] if done else []
 
+    def twin(self, seeds: Sequence[int]) -> "CellFolder | None":
+        """The folder of a cell that was trained in the same way with all these seeds, and tested in another."""
+        for config in sorted(self.path.parent.glob("*/config.json")):
+            try:
+                other = CellFolder(self.path.parent, Cell(read_json(config)))
+                same = other.path == config.parent != self.path and other.cell.training == self.cell.training
+                if same and set(seeds) <= set(other.done()):
+                    return other
+            except (ValueError, KeyError, TypeError):
+                continue  # damaged: `load` tells of it
+        return None
+
     def start(self) -> None:
         """Creates the folder and says what will be in it."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -105,8 +119,12 @@ class CellFolder:
         parameters: nnx.State,
         cost: Cost,
         seconds: float,
+        trained_in: str,
     ) -> None:
-        """Adds what these seeds gave to what is there, and only then says so in status.json."""
+        """Adds what these seeds gave to what is there, and only then says so in status.json.
+
+        `trained_in` names the cell whose training gave the parameters: this one, or its `twin`.
+        """
         done = self.done()
         ocp.save(self.path.resolve() / block(seeds), nnx.to_pure_dict(parameters), overwrite=True)
         write(self.path / "rows.jsonl", map(strict_json, self.rows() + rows))
@@ -118,6 +136,7 @@ class CellFolder:
             blocks=blocks,
             cost=cost._asdict(),
             seconds=round(self.status().get("seconds", 0.0) + seconds, 1),
+            trained_in=[*self.status()["trained_in"], trained_in],
             versions={name: importlib.metadata.version(name) for name in PACKAGES},
             device=jax.devices()[0].platform,
         )
@@ -130,8 +149,8 @@ class CellFolder:
             ValueError: the file is damaged.
         """
         path = self.path / "status.json"
-        status = read_json(path) if path.exists() else {"seeds": [], "blocks": []}
-        if not isinstance(status, dict) or not {"seeds", "blocks"} <= set(status):
+        status = read_json(path) if path.exists() else {"seeds": [], "blocks": [], "trained_in": []}
+        if not isinstance(status, dict) or not {"seeds", "blocks", "trained_in"} <= set(status):
             raise ValueError(f"{path} is damaged: it names no seeds. Move it away to run the cell again.")
         return status
 
@@ -152,6 +171,17 @@ class CellFolder:
         stacked = ocp.load(self.path.resolve() / block(together), like)
         nnx.replace_by_pure_dict(one, jax.tree.map(lambda x: x[together.index(seed)], stacked))
         return one
+
+    def trained(self, seeds: Sequence[int]) -> tuple[nnx.State, list[dict[str, Any]]]:
+        """The final parameters of some seeds, stacked, and their learning curves.
+
+        Raises:
+            KeyError: a seed is not done.
+        """
+        each = [self.parameters(seed) for seed in seeds]
+        return jax.tree.map(lambda *one: jnp.stack(one), *each), [
+            row for row in self.training() if row["seed"] in seeds
+        ]
 
 
 def block(seeds: Sequence[int]) -> str:
@@ -217,7 +247,7 @@ def variants(configs: dict[str, dict[str, Any]]) -> dict[str, str]:
     """For each cell those settings, with values, that are not the same in all cells."""
     settings = sorted({path for config in configs.values() for path in config if path.split(".")[0] in SETTINGS})
     differing = [path for path in settings if len({json.dumps(c.get(path)) for c in configs.values()}) > 1]
-    differing = [path for path in differing if path != "model.architecture"]  # has a column of its own
+    differing = [path for path in differing if path not in ("model.architecture", "evaluate.encoding")]  # have columns
     return {
         name: ", ".join(f"{path.split('.')[-1]}={config.get(path)}" for path in differing)
         for name, config in configs.items()

@@ -1,7 +1,8 @@
 """The settings of model, training and evaluation: typed, checked, and the same names in a config file."""
 
+import ast
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from experiments.tasks.base import Architecture
 from posenc.transformer import Norm, Placement
@@ -95,12 +96,15 @@ class Evaluate:
         examples: at each length; the same ones for every encoding and every seed.
         batch: examples at a time, a divisor of `examples`.
         seed: from which the examples are drawn.
+        encoding: options of the encoding that are other in testing than in training, with the same parameters:
+            "rope.scaling=yarn rope.factor=8", separated by spaces.
     """
 
     lengths: tuple[int, ...] = (5, 10, 15, 20)
     examples: int = 256
     batch: int = 64
     seed: int = 0
+    encoding: str = ""
 
     def __post_init__(self):
         at_least("evaluate", self, 1, "examples", "batch")
@@ -118,3 +122,32 @@ def at_least(section: str, settings: object, least: int, *names: str) -> None:
     for name in names:
         if getattr(settings, name) < least:
             raise ValueError(f"{section}.{name} is {getattr(settings, name)}; expected {least} or more.")
+
+
+def assigned(text: str) -> dict[str, dict[str, Any]]:
+    """ "rope.scaling=yarn rope.factor=8" as {"rope": {"scaling": "yarn", "factor": 8}}.
+
+    Raises:
+        ValueError: a word is not of this form, or an option is there twice.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for word in text.split():
+        path, equals, value = word.partition("=")
+        name, dot, option = path.partition(".")
+        if not (name and dot and option and equals and value):
+            raise ValueError(
+                f"evaluate.encoding holds {word!r}; expected name.option=value, as in 'rope.scaling=yarn "
+                "rope.factor=8', separated by spaces and without any within."
+            )
+        if option in found.setdefault(name, {}):
+            raise ValueError(f"evaluate.encoding sets {path} twice. Keep one of them.")
+        found[name][option] = literal(value)
+    return found
+
+
+def literal(word: str):
+    """A number where it is one, and the word itself otherwise."""
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word

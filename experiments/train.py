@@ -15,7 +15,7 @@ import optax
 from flax import nnx
 
 from experiments.cells import Cell
-from experiments.tasks import Batch
+from experiments.tasks import Batch, positions
 from posenc.shapes import Array, Float, Int, Key
 
 
@@ -67,12 +67,12 @@ class Trainer:
         lengths = self.lengths(lengths_key, step)
         batch = self.cell.layout.batch(batch_key, lengths, self.cell.train.max_length)
         shared = batch.lengths[:1] if self.cell.train.length == "per_batch" else batch.lengths
-        positions = self.cell.schemes[0](positions_key, shared, batch.tokens.shape[1], len(lengths))
+        where = positions(self.cell.schemes[0], positions_key, batch, shared)
 
         def loss_of(parameters):
             model = nnx.merge(self.graph, parameters)
             rngs = nnx.Rngs(dropout_key) if self.cell.model.dropout else None
-            return mean_loss(model(batch.tokens, positions, lengths=shared, rngs=rngs), batch)
+            return mean_loss(model(batch.tokens, where, lengths=shared, rngs=rngs), batch)
 
         loss, gradients = jax.value_and_grad(loss_of)(state.parameters)
         updates, optimizer = self.optimizer.update(gradients, state.optimizer, state.parameters)

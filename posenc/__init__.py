@@ -6,7 +6,8 @@ from posenc.building import make, make_layers
 from posenc.encodings import ENCODINGS
 from posenc.encodings.base import Encoding
 from posenc.options import options_of
-from posenc.positions import SCHEMES, Positions, distance
+from posenc.positions import Positions, distance
+from posenc.schemes import SCHEMES, Scheme
 from posenc.transformer import Transformer
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Attention",
     "Encoding",
     "Positions",
+    "Scheme",
     "Transformer",
     "attend",
     "distance",

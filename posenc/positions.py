@@ -1,24 +1,13 @@
-"""Which position each token gets: an axis of the ablation of its own, apart from what an encoding does with it.
-
-`Positions` travels from a scheme to the encodings. A scheme is a small callable
-
-    scheme(key, lengths, size, batch) -> Positions        values [1|batch, size]
-
-that gives `size` slots positions, of which the first `lengths` of each example are real tokens. Padding carries the
-position of a real token, so that no encoding is ever asked about a position that no token has.
-"""
+"""Where tokens stand: what travels from a position scheme to the encodings, and how encodings read it."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc.shapes import Array, Int, Key, Num
-
-__all__ = ["SCHEMES", "InOrder", "Positions", "PositionsLike", "Randomized", "distance", "interpolated"]
+from posenc.shapes import Array, Num
 
 
 @jax.tree_util.register_dataclass
@@ -98,60 +87,3 @@ def interpolated(read: Callable[[Array], Array], where: Array) -> Array:
     low, high = read(below.astype(jnp.int32)), read(jnp.ceil(where).astype(jnp.int32))
     share = (where - below).reshape(where.shape + (1,) * (low.ndim - where.ndim))
     return low + share * (high - low)
-
-
-@dataclasses.dataclass(frozen=True)
-class InOrder:
-    """0, 1, 2, ...: each token stands one behind the token before it."""
-
-    def __call__(self, key: Key[Array, ""], lengths: Int[Array, "#b"], size: int, batch: int = 1) -> Positions:
-        """Positions shared by all examples, ``[1, size]``; `key` is not used."""
-        del key, batch
-        return Positions(jnp.minimum(jnp.arange(size), lengths.max() - 1)[None], consecutive=True)
-
-    def limit(self, length: int) -> int:
-        """Positions of `length` tokens lie in 0 .. limit-1."""
-        return length
-
-
-@dataclasses.dataclass(frozen=True)
-class Randomized:
-    """A sorted random subset: exactly `length` of the positions 0 .. max_position-1, without replacement.
-
-    Every subset of that size is equally likely, whatever the number of padded slots. Ruoss et al. 2023,
-    arXiv:2305.16843, where one draw serves a whole batch, in testing as in training.
-
-    Args:
-        max_position: how many positions there are to choose from.
-        draw: one draw for the whole "batch" (as published), or one for each "example". With lengths that differ in a
-            batch, one draw means that a shorter example has a subset of a longer one's positions.
-    """
-
-    max_position: int = 2048
-    draw: Literal["batch", "example"] = "batch"
-
-    def __call__(self, key: Key[Array, ""], lengths: Int[Array, "#b"], size: int, batch: int = 1) -> Positions:
-        """Positions ``[1|b, size]``: one row where all examples share length and draw."""
-        draws = 1 if self.draw == "batch" else batch
-        ranks = jax.vmap(lambda one: jax.random.permutation(one, self.max_position))(jax.random.split(key, draws))
-        chosen = ranks < lengths[:, None]  # the first `length` of a random order
-        places = jnp.sort(jnp.where(chosen, jnp.arange(self.max_position)[None], self.max_position), axis=-1)
-        places = jnp.pad(places, ((0, 0), (0, max(size - self.max_position, 0))), mode="edge")[:, :size]
-        last = jnp.take_along_axis(places, jnp.minimum(lengths, self.max_position)[:, None] - 1, axis=-1)
-        return Positions(jnp.minimum(places, last))
-
-    def limit(self, length: int) -> int:
-        """Positions of `length` tokens lie in 0 .. limit-1.
-
-        Raises:
-            ValueError: there are fewer positions than tokens.
-        """
-        if length > self.max_position:
-            raise ValueError(
-                f"randomized.max_position is {self.max_position}, but sequences of {length} tokens need as many "
-                f"different positions. Set max_position to {length} or more, or use shorter sequences."
-            )
-        return self.max_position
-
-
-SCHEMES = {"in_order": InOrder, "randomized": Randomized}

@@ -154,8 +154,8 @@ MUTANTS = [
     ),
     Mutant(
         "tested in training mode", "dropout", "experiments/evaluate.py",
-        "(batch.tokens, positions, lengths=batch.lengths[:1])",
-        "(batch.tokens, positions, lengths=batch.lengths[:1], rngs=nnx.Rngs(0))", "tests/experiments/test_evaluate.py",
+        "(batch.tokens, where, lengths=batch.lengths[:1])",
+        "(batch.tokens, where, lengths=batch.lengths[:1], rngs=nnx.Rngs(0))", "tests/experiments/test_evaluate.py",
     ),
     Mutant(
         "tested at no more than the trained length", "lengths", "experiments/evaluate.py",

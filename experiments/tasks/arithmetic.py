@@ -26,6 +26,8 @@ class Addition(Task):
             for each digit then needs only what stands before it.
     """
 
+    digits = range(10)
+
     reversed_digits: bool = False
 
     @property
@@ -52,6 +54,16 @@ class Addition(Task):
         second_there = second[jnp.clip(slot - length - 1, 0, longest - 1)]
         first_there = jnp.where(slot == length, PLUS, first[jnp.minimum(slot, longest - 1)])
         return jnp.where(slot <= length, first_there, second_there), total
+
+    def longest_number(self, length):
+        return length + 1
+
+    def groups(self, length, longest):
+        """A digit's weight, counted from 1, as Cho et al. 2024 (arXiv:2405.20671) have it; 0 before the lowest one."""
+        slot, behind = jnp.arange(self.input_length(longest)), jnp.arange(longest + 3)
+        place = jnp.where(slot < length, slot, slot - length - 1)  # in its number
+        weight = place + 1 if self.reversed_digits else length - place
+        return jnp.where(slot == length, 0, weight), behind if self.reversed_digits else length + 2 - behind
 
     def chance(self, length):
         """The likeliest sum, all nines, comes from 10^length pairs."""

@@ -10,6 +10,9 @@ longest length needs, and what lies past the true length is never looked at. Lay
     targets      . . . 1    2 3 $              what belongs on each blank
 
 Both have the same length, the same targets and the same scored slots; only the tokens behind the input differ.
+
+A task may also say which of its symbols are digits, and which of its tokens belong together: some position schemes
+count by that. A scheme is handed what it needs by `positions`, from the batch.
 """
 
 import abc
@@ -19,6 +22,9 @@ from typing import ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from posenc.positions import Positions
+from posenc.schemes import Scheme
+from posenc.schemes.base import Needed
 from posenc.shapes import Array, Bool, Int, Key
 
 Architecture = Literal["decoder", "encoder"]
@@ -28,6 +34,7 @@ class Task(abc.ABC):
     """The rule that turns an input into its answer. Options are the fields of the dataclass that implements it."""
 
     version: ClassVar[int] = 1  # part of a cell's identity: raise it whenever the drawn examples change
+    digits: ClassVar[range] = range(0)  # the symbols that are digits of numbers
 
     @property
     @abc.abstractmethod
@@ -51,6 +58,17 @@ class Task(abc.ABC):
         """Symbols of the answer, without its end."""
         return length
 
+    def longest_number(self, length: int) -> int:
+        """Digits of the longest number in input or answer, where there are digits."""
+        return max(self.input_length(length), self.answer_length(length))
+
+    def groups(self, length: Int[Array, ""] | int, longest: int) -> tuple[Int[Array, "i"], Int[Array, "a+2"]] | None:
+        """Ids, equal for tokens that belong together: of the input; of separator, answer and end. None, no such thing.
+
+        In arrays for `longest`, where what lies past the true length is never looked at.
+        """
+        return None
+
     @abc.abstractmethod
     def chance(self, length: int) -> float:
         """The exact match of the best guess that does not look at the input."""
@@ -64,12 +82,16 @@ class Batch(NamedTuple):
         targets: what it should say.
         scored: where that counts: the answer, and its end.
         lengths: how many tokens of each example are real.
+        numbers: which number, counted from 1, a token is a digit of; 0 where of none; None where there are no digits.
+        groups: equal ids for tokens that belong together; None where the task does not say.
     """
 
     tokens: Int[Array, "b t"]
     targets: Int[Array, "b t"]
     scored: Bool[Array, "b t"]
     lengths: Int[Array, "b"]
+    numbers: Int[Array, "b t"] | None = None
+    groups: Int[Array, "b t"] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,13 +122,25 @@ class Layout:
         """Tokens of an example of this length, for a whole or a traced length."""
         return self.task.input_length(length) + self.task.answer_length(length) + self.end
 
+    def extent(self, length: int, needs: Needed | None) -> int | None:
+        """How much a position scheme has to number at this length; None where it needs what the task does not give.
+
+        Tokens; digits of the longest number, for a scheme that needs to know the numbers; ids, for the groups.
+        """
+        if needs == "numbers":
+            return self.task.longest_number(length) + (self.architecture == "encoder") if self.task.digits else None
+        if needs == "groups":
+            ids = self.groups(length, length)
+            return None if ids is None else int(ids.max() - ids.min()) + 1
+        return self.tokens(length)
+
     def batch(self, key: Key[Array, ""], lengths: Int[Array, "b"], longest: int) -> Batch:
         """One example for each length, padded to the tokens that `longest` takes."""
         keys = jax.random.split(key, len(lengths))
         return Batch(*jax.vmap(lambda one, length: self.example(one, length, longest))(keys, lengths))
 
     def example(self, key: Key[Array, ""], length: Int[Array, ""], longest: int):
-        """Tokens, targets, scored and length of one example; padded with the end token."""
+        """The fields of a batch for one example; padded with the end token."""
         question, answer = self.task.sample(key, length, longest)
         asked, answered = self.task.input_length(length), self.task.answer_length(length)
         slot = jnp.arange(self.tokens(longest))
@@ -118,7 +152,35 @@ class Layout:
             behind = jnp.full_like(targets, self.special["blank"])
         real = self.tokens(length)
         tokens = jnp.where(slot < real, jnp.where(place < 0, at(question, slot), behind), self.special["end"])
-        return tokens, targets, (place >= 0) & (slot < real), jnp.asarray(real)
+        scored = (place >= 0) & (slot < real)
+        return tokens, targets, scored, jnp.asarray(real), self.numbers(tokens, place), self.groups(length, longest)
+
+    def numbers(self, tokens: Int[Array, "t"], place: Int[Array, "t"]) -> Int[Array, "t"] | None:
+        """The digits of each run of them. A blank counts as one, as a digit may belong there; the answer is a run."""
+        if not self.task.digits:
+            return None
+        digit = jnp.isin(tokens, jnp.array([*self.task.digits, self.special["blank"]]))
+        begins = digit & (~jnp.roll(digit, 1).at[0].set(False) | (place == 0))
+        return jnp.where(digit, jnp.cumsum(begins), 0)
+
+    def groups(self, length: Int[Array, ""] | int, longest: int) -> Int[Array, "t"] | None:
+        """The task's ids of the tokens: a decoder reads separator and answer, an encoder writes answer and end."""
+        ids = self.task.groups(length, longest)
+        if ids is None:
+            return None
+        place = jnp.arange(self.tokens(longest)) - self.task.input_length(length)
+        behind = at(ids[1], place + (self.architecture == "encoder"))
+        return jnp.where(place < 0, at(ids[0], place + self.task.input_length(length)), behind)
+
+
+def positions(scheme: Scheme, key: Key[Array, ""], batch: Batch, lengths: Int[Array, "#b"]) -> Positions:
+    """The positions of a batch's tokens, from a scheme that is handed what it needs.
+
+    Args:
+        lengths: those of the batch, or one of them where all are the same.
+    """
+    given = {} if scheme.needs is None else {scheme.needs: getattr(batch, scheme.needs)}
+    return scheme(key, lengths, batch.tokens.shape[1], len(batch.tokens), **given)
 
 
 def at(symbols: Int[Array, "n"], place: Int[Array, "t"]) -> Int[Array, "t"]:

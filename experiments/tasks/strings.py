@@ -45,6 +45,10 @@ class Copy(String):
         string = self.draw(key, longest)
         return string, string
 
+    def groups(self, length, longest):
+        """A symbol of the answer with that of the input which it repeats."""
+        return 1 + jnp.arange(longest), jnp.arange(longest + 2)
+
 
 @dataclasses.dataclass(frozen=True)
 class Reverse(String):
@@ -53,6 +57,10 @@ class Reverse(String):
     def sample(self, key, length, longest):
         string = self.draw(key, longest)
         return string, string[jnp.maximum(length - 1 - jnp.arange(longest), 0)]
+
+    def groups(self, length, longest):
+        """A symbol of the answer with that of the input which it repeats."""
+        return 1 + jnp.arange(longest), length + 1 - jnp.arange(longest + 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +90,10 @@ class Parity(Task):
 
     def answer_length(self, length):
         return 1
+
+    def groups(self, length, longest):
+        """All bits with the answer, and separator and end by themselves."""
+        return jnp.zeros(longest, int), jnp.array([1, 0, 1])
 
     def sample(self, key, length, longest):
         bits = jax.random.randint(key, (longest,), 0, 2)

@@ -19,7 +19,8 @@ from rich.console import Console
 
 from experiments import ablate, report
 from experiments.ablate import TupleParser
-from experiments.cells import SECTIONS, TABLES, default_config
+from experiments.cells import TABLES
+from experiments.config import SECTIONS, default_config
 from experiments.results import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -363,7 +364,7 @@ def another(path, value):
 
 def test_every_field_of_a_config_can_be_set_on_the_command_line(tmp_path, monkeypatch):
     path = tmp_path / "config.py"
-    path.write_text("from experiments.cells import default_config\nget_config = default_config\n")
+    path.write_text("from experiments.config import default_config\nget_config = default_config\n")
     wanted = {path: another(path, value) for path, value in flattened(default_config())}
     assert {"encoding.rope.base", "positions.test", "task.end", "seeds", "sweep.task", "model.norm"} <= set(wanted)
     given = {path: ",".join(value) if isinstance(value, tuple) else value for path, value in wanted.items()}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.cells import default_config, expand
+from experiments.config import default_config, expand
 from experiments.cost import cost
 from posenc import ENCODINGS
 

@@ -55,6 +55,29 @@ def test_the_bucket_changes_nothing(architecture):
     assert len(np.unique(np.asarray(exact["loss"]))) == 3
 
 
+def test_every_length_is_tested_at_that_length():
+    cell, seen = tiny_cell(train__max_length=3, evaluate__lengths=(2, 3, 5, 9)), []
+    original = cell.layout.batch
+
+    def watch(key, lengths, longest):
+        jax.debug.callback(lambda drawn: seen.extend(drawn.tolist()), lengths)
+        return original(key, lengths, longest)
+
+    object.__setattr__(cell.layout, "batch", watch)
+    for length, metrics in Evaluator(cell)(Trainer(cell).init(SEEDS).parameters):
+        jax.block_until_ready(metrics)
+        jax.effects_barrier()
+        assert set(seen) == {length}
+        seen.clear()
+
+
+def test_nothing_is_dropped_in_testing():
+    with_dropout, without = (tiny_cell(model__dropout=rate) for rate in (0.5, 0.0))
+    parameters = Trainer(without).init(SEEDS).parameters
+    metrics = [list(Evaluator(cell)(parameters)) for cell in (with_dropout, without)]
+    jax.tree.map(np.testing.assert_array_equal, *metrics)
+
+
 def test_a_learned_table_of_exactly_the_longest_length_is_tested_to_its_end():
     cell = tiny_cell(encoding__name="learned", encoding__learned__max_position=13, evaluate__lengths=(2, 6))
     assert cell.layout.tokens(6) == 13

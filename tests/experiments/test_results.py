@@ -17,7 +17,7 @@ import pytest
 from flax import nnx
 
 from experiments import results
-from experiments.cells import default_config, expand
+from experiments.config import default_config, expand
 from experiments.cost import Cost
 from experiments.results import COLUMNS, CellFolder, load, rows_of, write
 from experiments.train import Trainer

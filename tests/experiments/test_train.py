@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from experiments.cells import default_config, expand
+from experiments.config import default_config, expand
 from experiments.train import Trainer, chunks, mean_loss, step_key
 from posenc import ENCODINGS
 

@@ -236,9 +236,20 @@ def test_trained_numbers_need_a_seed_and_others_none(name):
         (lambda: Attention(16, 3, rngs=nnx.Rngs(0)), ["3 heads cannot share a width of 16", "Change the width"]),
         (lambda: Attention(16, 0, rngs=nnx.Rngs(0)), ["0 heads cannot share a width of 16", "Change the width"]),
         (
-            lambda: SCHEMES["randomized"](8).limit(9),
+            lambda: SCHEMES["randomized"](8).bounds(9),
             ["randomized.max_position is 8", "9 tokens", "Set max_position to 9"],
         ),
+        (lambda: SCHEMES["skipped"](target=8).bounds(9), ["skipped.target is 8", "9 tokens", "Set target to 9"]),
+        (
+            lambda: SCHEMES["coupled"](max_position=8).bounds(9),
+            ["max_position is 8", "9 different ids", "Set max_posi"],
+        ),
+        (lambda: SCHEMES["skipped"](chunks=0), ["skipped has chunks 0", "1 or more"]),
+        (lambda: SCHEMES["offset"](-1), ["offset.max_offset is -1", "0 or more"]),
+        (lambda: SCHEMES["digits"](-1), ["digits.max_start is -1", "0 or more"]),
+        (lambda: SCHEMES["grid"](0), ["grid.columns is 0", "1 or more"]),
+        (lambda: SCHEMES["augmented"](scale=0.5), ["augmented has", "scale 0.5", "a scale of 1 or more"]),
+        (lambda: SCHEMES["augmented"](local_shift=-1.0), ["local_shift -1.0", "shifts of 0 or more"]),
     ],
 )
 def test_what_does_not_fit_together_says_so(build, fragments):

@@ -10,8 +10,21 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 # Arrows run from right to left: a file may import those that stand before it.
-ORDER = ["shapes", "options", "positions", "encodings", "building", "attention", "transformer", "testing"]
-EXPERIMENTS = ["tasks", "settings", "cells", "cost", "train", "evaluate", "results", "report", "progress", "ablate"]
+ORDER = ["shapes", "options", "positions", "schemes", "encodings", "building", "attention", "transformer", "testing"]
+EXPERIMENTS = [
+    "tasks",
+    "settings",
+    "cells",
+    "checks",
+    "config",
+    "cost",
+    "train",
+    "evaluate",
+    "results",
+    "report",
+    "progress",
+    "ablate",
+]
 ALLOWED = {"jax", "flax", "jaxtyping", "numpy", "posenc"}  # NumPy comes with jax
 
 
