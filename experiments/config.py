@@ -201,9 +201,9 @@ def retold(text: str, options: Mapping[str, Mapping[str, Any]]) -> str:
                 f"evaluate.encoding sets options of {name!r}, and the model is trained with {', '.join(options)}."
                 f"{nearest(name, options)}"
             )
-        checked = check_options(posenc.ENCODINGS[name], f"evaluate.encoding: {name}", values)
-        trained = tuples(options[name])
-        for option in trained:
+        cls, trained = posenc.ENCODINGS[name], tuples(options[name])
+        checked = check_options(cls, f"evaluate.encoding: {name}", values)
+        for option in options_of(cls):
             if option in checked and checked[option] != trained[option]:
                 words.append(f"{name}.{option}={str(checked[option]).replace(' ', '')}")
     return " ".join(words)

@@ -228,6 +228,104 @@ def test_an_encoding_that_ignores_positions_takes_no_random_ones(complaint, fiel
 
 
 @pytest.mark.parametrize(
+    "encoding, scheme, fields, words",
+    [
+        ("cope", "grid", {}, ["cope does not look at positions: grid", "in training", "in_order"]),
+        ("rope", "grid", {}, ["rope cannot read positions.grid", "axial_rope alone reads grids"]),
+        ("learned", "augmented", {}, ["learned reads positions from 0 on", "from -5.665 on in training", "table"]),
+        ("learned", "offset", {}, ["learned reads positions 0 to 511", "needs 521 of them", "max_position to 521"]),
+        ("rope", "digits", {"task__name": "sort"}, ["positions.digits", "digits of a number", "sort", "addition"]),
+        ("rope", "coupled", {"task__name": "sort"}, ["positions.coupled", "belong together", "copy, reverse, parity"]),
+        ("rope", "skipped", {"positions__skipped__target": 5}, ["skipped.target is 5", "6 tokens", "target to 6"]),
+        ("rope", "offset", {"positions__offset__max_offset": -1}, ["offset.max_offset is -1", "0 or more"]),
+    ],
+)
+def test_positions_that_make_no_sense_are_refused_with_the_reason(complaint, encoding, scheme, fields, words):
+    base = dict(train__max_length=4 if scheme == "skipped" else 3, task__name="reverse") | fields
+    if scheme == "offset":
+        base |= dict(train__max_length=10)
+    text = complaint(tiny(encoding__name=encoding, positions__name=scheme, **base))
+    holds(text, *(words if scheme != "skipped" else [words[0], "9 tokens", "target to 9"]))
+
+
+def test_a_grid_is_for_axial_rope_and_layers_that_look_at_no_positions(complaint):
+    assert expand(tiny(encoding__name="axial_rope", positions__name="grid"))
+    assert expand(tiny(encoding__name="axial_rope+none", positions__name="grid", model__depth=2))
+    text = complaint(tiny(encoding__name="axial_rope+rope", positions__name="grid", model__depth=2))
+    holds(text, "axial_rope+rope cannot read positions.grid")
+
+
+@pytest.mark.parametrize(
+    "scheme, tested, options",
+    [
+        ("in_order", "in_order", {}),
+        ("offset", "in_order", {}),
+        ("augmented", "in_order", {}),
+        ("skipped", "in_order", {}),
+        ("randomized", "randomized", {"max_position": 2048, "draw": "batch"}),
+        ("digits", "digits", {"max_start": 0}),
+        ("coupled", "coupled", {"max_position": 202, "start": "first"}),
+        ("grid", "grid", {"columns": 8}),
+    ],
+)
+def test_testing_follows_the_paper_of_the_scheme_unless_another_is_named(scheme, tested, options):
+    task = "addition" if scheme == "digits" else "copy"
+    fields = dict(encoding__name="axial_rope", positions__name=scheme, task__name=task)
+    unsaid, said = only(tiny(**fields)), only(tiny(**fields, positions__test=tested))
+    assert unsaid.config["positions"]["test"] == {"name": tested, "options": options}
+    assert unsaid.label("positions") == scheme
+    own = said.config["positions"]["test"]["options"] == options  # as in training, where it is said
+    assert said.label("positions") == (scheme if own else f"{scheme}->{scheme}")
+    trained = only(tiny(**fields, positions__test="in_order"))
+    assert trained.label("positions") == (scheme if tested == "in_order" else f"{scheme}->in_order")
+
+
+def test_other_options_in_testing_have_one_form_and_leave_the_model_as_it_was():
+    first = only(tiny(encoding__name="rope", evaluate__encoding=" rope.factor=8   rope.scaling=linear rope.start=0"))
+    again = only(tiny(encoding__name="rope", evaluate__encoding="rope.scaling=linear rope.factor=8.0"))
+    assert first.evaluate.encoding == "rope.scaling=linear rope.factor=8.0"
+    assert first.digest == again.digest
+    assert first.label("encoding") == "rope->rope.scaling=linear rope.factor=8.0"
+    trained, tested = (make(nnx.Rngs(0)).encodings[0].scaling for make in (first.transformer, first.tested_transformer))
+    assert (trained.kind, trained.factor) == (None, 1.0)
+    assert (tested.kind, tested.factor) == ("linear", 8.0)
+    plain = only(tiny(encoding__name="rope"))
+    assert only(tiny(encoding__name="rope", evaluate__encoding="rope.base=10000")).digest == plain.digest
+    assert first.training == plain.training != only(tiny(encoding__name="rope", train__steps=9)).training
+
+
+def test_other_options_in_testing_reach_the_parts_of_an_encoding():
+    fields = dict(encoding__name="chain", encoding__chain__of=("rope", "alibi"))
+    cell = expand(tiny(**fields, evaluate__encoding="rope.base=50"))[0]
+    assert cell.tested_transformer(nnx.Rngs(0)).encodings[0].parts[0].base == 50
+    assert cell.transformer(nnx.Rngs(0)).encodings[0].parts[0].base == 1e4
+
+
+@pytest.mark.parametrize(
+    "encoding, text, words",
+    [
+        ("rope", "yarn", ["evaluate.encoding holds 'yarn'", "name.option=value"]),
+        ("rope", "rope.scaling", ["evaluate.encoding holds 'rope.scaling'", "name.option=value"]),
+        ("rope", "rope.base=5 rope.base=6", ["sets rope.base twice"]),
+        ("rope", "t5.buckets=8", ["sets options of 't5'", "trained with rope"]),
+        ("rope", "rope.bas=5", ["rope has no option 'bas'", "'base'"]),
+        ("rope", "rope.base=x", ["rope.base is 'x'", "a finite number"]),
+        ("rope", "rope.factor=2", ["rope.factor is 2.0", "a kind of scaling"]),
+        ("t5", "t5.buckets=16", ["'t5.buckets=16'", "other parameters than those that are trained"]),
+        ("fire", "fire.c=0.5", ["'fire.c=0.5'", "changes nothing in testing"]),
+        ("learned", "learned.max_position=600", ["other parameters"]),
+    ],
+)
+def test_options_in_testing_that_make_no_sense_are_refused(complaint, encoding, text, words):
+    holds(complaint(tiny(encoding__name=encoding, evaluate__encoding=text)), *words)
+
+
+@pytest.mark.parametrize("encoding, text", [("fire", "fire.threshold=8"), ("sandwich", "sandwich.base=50")])
+def test_options_that_change_a_constant_do_change_something(encoding, text):
+    assert expand(tiny(encoding__name=encoding, evaluate__encoding=text))
+
+
+@pytest.mark.parametrize(
     "axes, words",
     [
         ({"encoding": ()}, ["sweep.encoding is empty", "at least one"]),

@@ -1,6 +1,7 @@
 """The main job as a user starts it: run, stop, go on, ask for more, get it wrong."""
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,9 @@ import typing
 from pathlib import Path
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from absl.testing import flagsaver
 from flax import nnx
@@ -19,9 +22,9 @@ from rich.console import Console
 
 from experiments import ablate, report
 from experiments.ablate import TupleParser
-from experiments.cells import TABLES
+from experiments.cells import TABLES, Cell
 from experiments.config import SECTIONS, default_config
-from experiments.results import load
+from experiments.results import CellFolder, load
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = f"--config={ROOT / 'configs' / 'quickstart.py'}"
@@ -175,6 +178,35 @@ def test_fewer_seeds_and_cells_than_are_there_run_nothing_and_lose_nothing(tmp_p
     run(tmp_path, encodings=("rope",), seeds=1)
     assert runs == []
     assert len(load(tmp_path)) == 2 * 2 * 2 * 3
+
+
+def test_a_cell_that_differs_in_testing_alone_is_not_trained_again(tmp_path):
+    def sweep(seeds, **fields):
+        config = config_of(encodings=("rope",), seeds=seeds)
+        config.update_from_flattened_dict({key.replace("__", "."): value for key, value in fields.items()})
+        ablate.ablate(config, tmp_path, Console(file=io.StringIO()))
+        return {json.loads((path / "config.json").read_text())["evaluate"]["encoding"]: path
+                for path in tmp_path.glob("*/") if path.is_dir()}  # fmt: skip
+
+    plain = sweep(2)[""]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ablate, "train", None)
+        scaled = sweep(2, evaluate__encoding="rope.scaling=linear rope.factor=4")["rope.scaling=linear rope.factor=4.0"]
+        with pytest.raises(TypeError):
+            sweep(3, evaluate__encoding="rope.base=50")  # a seed that is not there
+        with pytest.raises(TypeError):
+            sweep(2, train__steps=7)
+    status = json.loads((scaled / "status.json").read_text())
+    assert status["trained_in"] == [plain.name]
+    assert (scaled / "training.jsonl").read_text() == (plain / "training.jsonl").read_text()
+    table = load(tmp_path)
+    assert set(table["encoding"]) == {"rope", "rope->rope.scaling=linear rope.factor=4.0"}
+    assert table["value"].nunique() > 1
+    cells = [CellFolder(tmp_path, Cell(json.loads((path / "config.json").read_text()))) for path in (plain, scaled)]
+    for one, other in zip(*(jax.tree.leaves(cell.parameters(1)) for cell in cells), strict=True):
+        np.testing.assert_array_equal(one, other)
+    losses = table[(table["metric"] == "loss") & (table["length"] == table["length"].max())]
+    assert losses.groupby("encoding")["value"].first().nunique() == 2  # it is another model
 
 
 def test_a_cell_with_no_status_is_run_again_whole(tmp_path, runs):

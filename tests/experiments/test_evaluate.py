@@ -134,6 +134,13 @@ def test_counts_are_those_of_a_loop():
     assert sums.exact == sum(map(all, examples))
     assert sums.right == sum(map(sum, examples))
     assert 1 <= sums.exact < 4
+    metrics = sums.metrics()
+    assert metrics["exact_match"] == sum(map(all, examples)) / 4
+    np.testing.assert_allclose(metrics["token_accuracy"], sum(map(sum, examples)) / 14, rtol=1e-6)
+    shares = np.exp(np.asarray(answer + noise, np.float64))
+    shares /= shares.sum(-1, keepdims=True)
+    losses = [-np.log(shares[b, t, batch.targets[b, t]]) for b in range(4) for t in np.flatnonzero(batch.scored[b])]
+    np.testing.assert_allclose(metrics["loss"], np.mean(losses), rtol=1e-5)
 
 
 def test_logits_that_are_not_finite_are_wrong():

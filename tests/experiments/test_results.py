@@ -58,7 +58,7 @@ def finish(folder, cell, seeds, value=None):
     at.start()
     curve = [dict(seed=seed, step=4, loss=1.0 + seed) for seed in seeds]
     parameters = nnx.State({"weights": nnx.Param(jnp.array(seeds, jnp.float32))})
-    at.finish(seeds, fabricated(cell, seeds, value), curve, parameters, COST, 1.5)
+    at.finish(seeds, fabricated(cell, seeds, value), curve, parameters, COST, 1.5, cell.name)
     return at
 
 
@@ -366,7 +366,7 @@ def test_saved_parameters_come_back_for_each_seed(tmp_path, quick_compilation):
     stacked = trainer.init(jnp.arange(3, dtype=jnp.uint32)).parameters
     for block in ([0], [1, 2]):
         part = jax.tree.map(lambda x, block=block: x[block[0] : block[-1] + 1], stacked)
-        folder.finish(block, fabricated(cell, block), [], part, COST, 1.0)
+        folder.finish(block, fabricated(cell, block), [], part, COST, 1.0, cell.name)
     for seed in (2, 0, 1):
         want = nnx.to_pure_dict(jax.tree.map(lambda x, seed=seed: x[seed], stacked))
         got = nnx.to_pure_dict(folder.parameters(seed))
