@@ -46,8 +46,7 @@ class Cell:
         """The name on an axis ("encoding", "positions", "task") with the options that are not the default."""
         chosen = self.config[axis]
         if axis == "encoding":
-            tested = f"->{self.evaluate.encoding}" if self.evaluate.encoding else ""
-            return encoding_label(chosen) + tested
+            return encoding_label(chosen) + tested_label(self.evaluate.encoding, chosen["options"])
         text = label(axis, chosen["name"], chosen["options"])
         if axis == "positions" and chosen["test"] != habit(chosen):
             text += "->" + label(axis, chosen["test"]["name"], chosen["test"]["options"])
@@ -155,6 +154,12 @@ def encoding_label(chosen: Mapping[str, Any]) -> str:
         different = ", ".join([*changed("encoding", name, options[name]), *inner])
         texts.append(f"{name}({different})" if different else name)
     return "+".join(texts) + ("" if chosen["share"] is None else f", share={chosen['share']}")
+
+
+def tested_label(text: str, options: Mapping[str, Any]) -> str:
+    """The options that are other in testing; with their encoding's name only where there are several encodings."""
+    words = text.split() if len(options) > 1 else [word.partition(".")[2] for word in text.split()]
+    return f"->{', '.join(words)}" if words else ""
 
 
 def habit(chosen: Mapping[str, Any]) -> dict[str, Any]:

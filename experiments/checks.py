@@ -25,7 +25,7 @@ def check(cell: Cell, models: Models) -> None:
     identity = json.dumps([cell.config["encoding"], cell.config["model"], cell.evaluate.encoding])
     if identity not in models:
         trained = nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0)))
-        tested = nnx.eval_shape(lambda: cell.tested_transformer(nnx.Rngs(0)))
+        tested = nnx.eval_shape(lambda: cell.tested_transformer(nnx.Rngs(0))) if cell.evaluate.encoding else trained
         models[identity] = trained, tested
         trace(trained, jnp.arange(2))  # do the sizes fit?
         if cell.evaluate.encoding:

@@ -1,12 +1,15 @@
 """From rows to a table, `report.md` and `accuracy_by_length.png`.
 
-python -m experiments.report results/quickstart
+    python -m experiments.report results/quickstart
+
+With `--metric=token_accuracy` or `loss` the table and `token_accuracy_by_length.png` are of that.
 """
 
 import argparse
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,9 +28,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 CONFIDENCE = 0.95
-METRIC = "exact_match"
+TITLES = {"exact_match": "Exact match", "token_accuracy": "Token accuracy", "loss": "Loss"}
+UNITS = {"exact_match": "exact match", "token_accuracy": "token accuracy", "loss": "nats per answer token"}
 ADDED = "What each encoding adds"
-PICTURE = "accuracy_by_length.png"
 # Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour, and no two of
 # many lines have the same of all three.
 COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#999999")
@@ -39,18 +42,24 @@ STYLES = [
 ]
 
 
-def make(folder: str | Path, console: Console | None = None) -> None:
-    """Shows the table, and writes `report.md` and the picture into the results folder."""
+def make(folder: str | Path, console: Console | None = None, metric: str = "exact_match") -> None:
+    """Shows the table, and writes the picture into the results folder; with the exact match, `report.md` too."""
     folder, rows = Path(folder), load(folder)
-    table = summarize(rows)
-    show(table, costs(rows), console or Console())
-    draw(rows, folder / PICTURE)
-    write(folder / "report.md", markdown(table, rows).splitlines())
+    table = summarize(rows, metric)
+    show(table, costs(rows), metric, console or Console())
+    draw(rows, folder / picture(metric), metric)
+    if metric == "exact_match":
+        write(folder / "report.md", markdown(table, rows).splitlines())
 
 
-def exact_match(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """The rows of the exact match, with a `line` for what is compared and a `panel` for what on."""
-    rows = rows[rows["metric"] == METRIC].copy()
+def picture(metric: str) -> str:
+    """The file name of a picture."""
+    return "accuracy_by_length.png" if metric == "exact_match" else f"{metric}_by_length.png"
+
+
+def chosen(rows: pandas.DataFrame, metric: str) -> pandas.DataFrame:
+    """The rows of a metric, with a `line` for what is compared and a `panel` for what on."""
+    rows = rows[rows["metric"] == metric].copy()
     many_schemes = rows["positions"].nunique() > 1
     many_architectures = rows["architecture"].nunique() > 1
     rows["line"] = rows["encoding"]
@@ -71,19 +80,19 @@ def place(label: str, table: Mapping[str, object]) -> int:
     return names.index(name) if name in names else len(names)
 
 
-def summarize(rows: pandas.DataFrame) -> pandas.DataFrame:
+def summarize(rows: pandas.DataFrame, metric: str = "exact_match") -> pandas.DataFrame:
     """For each line, panel and range: mean over lengths and seeds, half the interval over seeds, number of seeds.
 
     Columns: line, panel, range ("trained" or "beyond"), mean, half (NaN with one seed), seeds, best (within its
     column, to the digits shown).
     """
-    rows = exact_match(rows)
+    rows = chosen(rows, metric)
     rows["range"] = rows["trained"].map({True: "trained", False: "beyond"})
     keys = ["line", "panel", "range"]
     per_seed = rows.groupby([*keys, "seed"], sort=False, dropna=False)["value"].mean()
     table = per_seed.groupby(keys, sort=False, dropna=False).agg(["mean", interval, "count"]).reset_index()
     table = table.rename(columns={"interval": "half", "count": "seeds"})
-    best = table.groupby(["panel", "range"])["mean"].transform("max")
+    best = table.groupby(["panel", "range"])["mean"].transform("min" if metric == "loss" else "max")
     return table.assign(best=table["mean"].round(2) == best.round(2))
 
 
@@ -110,12 +119,12 @@ def grid(table: pandas.DataFrame, where: str) -> tuple[list[str], list[list[str]
     return ["encoding", *panels], body
 
 
-def note(table: pandas.DataFrame, best: str) -> str:
+def note(table: pandas.DataFrame, best: str, metric: str = "exact_match") -> str:
     """What the numbers are; `best` says how the best ones are marked."""
     seeds = sorted(table["seeds"].unique())
     count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return (
-        f"Exact match: mean over lengths and {count} seeds, ± Student's t {CONFIDENCE:.0%} interval over seeds. "
+        f"{TITLES[metric]}: mean over lengths and {count} seeds, ± Student's t {CONFIDENCE:.0%} interval over seeds. "
         f"{best}: the best of its column, to the digits shown."
     )
 
@@ -129,7 +138,7 @@ def halves(table: pandas.DataFrame) -> dict[str, tuple[list[str], list[list[str]
 def costs(rows: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Header and lines of the table of what each encoding adds, as text; least to most over all tasks."""
     body = []
-    for line, group in exact_match(rows).groupby("line", sort=False):
+    for line, group in chosen(rows, "exact_match").groupby("line", sort=False):
         ends = [group[["added_parameters", "added_flops"]].agg(end) for end in ("min", "max")]
         parameters = [f"{end['added_parameters']:,.0f}" for end in ends]
         flops = [f"{100 * end['added_flops']:+.1f} %" for end in ends]
@@ -137,7 +146,7 @@ def costs(rows: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
     return ["encoding", "parameters", "forward FLOPs"], body
 
 
-def show(table: pandas.DataFrame, added: tuple[list[str], list[list[str]]], console: Console) -> None:
+def show(table: pandas.DataFrame, added: tuple[list[str], list[list[str]]], metric: str, console: Console) -> None:
     """The tables, in a terminal."""
     for title, (header, body) in {**halves(table), ADDED: added}.items():
         shown = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
@@ -146,7 +155,7 @@ def show(table: pandas.DataFrame, added: tuple[list[str], list[list[str]]], cons
         for line in body:
             shown.add_row(*(f"[bold]{escape(text)}[/bold]" if text.endswith("*") else escape(text) for text in line))
         console.print("", shown)
-    console.print("\n" + note(table, "*"), highlight=False)
+    console.print("\n" + note(table, "*", metric), highlight=False)
 
 
 def markdown(table: pandas.DataFrame, rows: pandas.DataFrame) -> str:
@@ -156,7 +165,7 @@ def markdown(table: pandas.DataFrame, rows: pandas.DataFrame) -> str:
         parts += [f"{title}:", pipes(header, body)]
     parts += [note(table, "Bold")]
     parts += [f"{ADDED}, at the longest trained length:", pipes(*costs(rows))]
-    parts += [f"![Exact match by length]({PICTURE})"]
+    parts += [f"![Exact match by length]({picture('exact_match')})"]
     parts += [
         f"{rows['cell'].nunique()} cells, {len(rows)} rows. Lines are means over seeds, bands reach from the lowest "
         "seed to the highest, the trained lengths are shaded, and dots mark the best blind guess."
@@ -172,9 +181,9 @@ def pipes(header: list[str], body: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
-def draw(rows: pandas.DataFrame, path: Path) -> None:
+def draw(rows: pandas.DataFrame, path: Path, metric: str = "exact_match") -> None:
     """One panel for each task, a line with a band for each encoding."""
-    rows = exact_match(rows)
+    rows = chosen(rows, metric)
     panels, lines = list(rows["panel"].unique()), list(rows["line"].unique())
     columns = min(3, len(panels))
     figure, axes = pyplot.subplots(
@@ -187,12 +196,14 @@ def draw(rows: pandas.DataFrame, path: Path) -> None:
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis in axes[:, 0]:
-        axis.set_ylabel("exact match")
+        axis.set_ylabel(UNITS[metric])
     handles = {h.get_label(): h for axis in axes.flat for h in axis.get_lines() if not h.get_label().startswith("_")}
-    entry = 0.6 + 0.085 * max(map(len, handles))  # inches, of the longest label with its line
+    labels = [textwrap.fill(label, int((figure.get_figwidth() - 0.6) / 0.085)) for label in handles]
+    lines = [line for label in labels for line in label.splitlines()]
+    entry = 0.6 + 0.085 * max(map(len, lines))  # inches, of the longest label with its line
     columns = max(1, min(len(handles), int(figure.get_figwidth() / entry)))
-    figure.set_figheight(figure.get_figheight() + 0.25 * (math.ceil(len(handles) / columns) - 1))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False)
+    figure.set_figheight(figure.get_figheight() + 0.25 * (math.ceil(len(lines) / columns) - 1))
+    figure.legend(handles.values(), labels, loc="outside lower center", ncols=columns, frameon=False)
     figure.savefig(path, dpi=150)
     pyplot.close(figure)
 
@@ -207,9 +218,10 @@ def draw_panel(axis, rows: pandas.DataFrame, lines: list[str]) -> None:
         style = STYLES[i % len(STYLES)]
         axis.plot(seeds.index, seeds["mean"], label=line, markersize=5, linewidth=1.5, clip_on=False, **style)
         axis.fill_between(seeds.index, seeds["min"], seeds["max"], color=style["color"], alpha=0.15, linewidth=0)
-    chance = rows.groupby("length")["chance"].max()
-    axis.plot(chance.index, chance, color="0.35", linestyle=":", linewidth=1.2, label="chance", zorder=1)
-    axis.set_ylim(0, 1.02)
+    chance = rows.groupby("length")["chance"].max().dropna()
+    if len(chance):
+        axis.plot(chance.index, chance, color="0.35", linestyle=":", linewidth=1.2, label="chance", zorder=1)
+    axis.set_ylim(0, 1.02 if rows["metric"].iloc[0] != "loss" else None)
     axis.set_xlabel("length")
     axis.spines[["top", "right"]].set_visible(False)
 
@@ -217,8 +229,10 @@ def draw_panel(axis, rows: pandas.DataFrame, lines: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Makes table, report.md and picture again, from rows alone.")
     parser.add_argument("folder", help="a results folder")
+    parser.add_argument("--metric", choices=TITLES, default="exact_match")
     try:
-        make(parser.parse_args().folder)
+        asked = parser.parse_args()
+        make(asked.folder, metric=asked.metric)
     except FileNotFoundError as error:
         sys.exit(f"error: {error}")
 

@@ -3,6 +3,7 @@
 from posenc import testing
 from posenc.attention import Attention, attend, visibility
 from posenc.building import make, make_layers
+from posenc.drawing import draw
 from posenc.encodings import ENCODINGS
 from posenc.encodings.base import Encoding
 from posenc.options import options_of
@@ -20,6 +21,7 @@ __all__ = [
     "Transformer",
     "attend",
     "distance",
+    "draw",
     "make",
     "make_layers",
     "options_of",

@@ -285,7 +285,7 @@ def test_other_options_in_testing_have_one_form_and_leave_the_model_as_it_was():
     again = only(tiny(encoding__name="rope", evaluate__encoding="rope.scaling=linear rope.factor=8.0"))
     assert first.evaluate.encoding == "rope.scaling=linear rope.factor=8.0"
     assert first.digest == again.digest
-    assert first.label("encoding") == "rope->rope.scaling=linear rope.factor=8.0"
+    assert first.label("encoding") == "rope->scaling=linear, factor=8.0"
     trained, tested = (make(nnx.Rngs(0)).encodings[0].scaling for make in (first.transformer, first.tested_transformer))
     assert (trained.kind, trained.factor) == (None, 1.0)
     assert (tested.kind, tested.factor) == ("linear", 8.0)
@@ -297,6 +297,7 @@ def test_other_options_in_testing_have_one_form_and_leave_the_model_as_it_was():
 def test_other_options_in_testing_reach_the_parts_of_an_encoding():
     fields = dict(encoding__name="chain", encoding__chain__of=("rope", "alibi"))
     cell = expand(tiny(**fields, evaluate__encoding="rope.base=50"))[0]
+    assert cell.label("encoding").endswith("->rope.base=50.0")
     assert cell.tested_transformer(nnx.Rngs(0)).encodings[0].parts[0].base == 50
     assert cell.transformer(nnx.Rngs(0)).encodings[0].parts[0].base == 1e4
 

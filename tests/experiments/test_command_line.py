@@ -200,7 +200,7 @@ def test_a_cell_that_differs_in_testing_alone_is_not_trained_again(tmp_path):
     assert status["trained_in"] == [plain.name]
     assert (scaled / "training.jsonl").read_text() == (plain / "training.jsonl").read_text()
     table = load(tmp_path)
-    assert set(table["encoding"]) == {"rope", "rope->rope.scaling=linear rope.factor=4.0"}
+    assert set(table["encoding"]) == {"rope", "rope->scaling=linear, factor=4.0"}
     assert table["value"].nunique() > 1
     cells = [CellFolder(tmp_path, Cell(json.loads((path / "config.json").read_text()))) for path in (plain, scaled)]
     for one, other in zip(*(jax.tree.leaves(cell.parameters(1)) for cell in cells), strict=True):
@@ -256,6 +256,20 @@ def test_the_report_can_be_made_again_from_the_rows_alone(tmp_path, runs):
     assert "rope" in out
     assert (tmp_path / "report.md").read_text() == before
     assert (tmp_path / "accuracy_by_length.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("metric", ["token_accuracy", "loss"])
+def test_a_report_can_be_on_another_metric(tmp_path, runs, capsys, monkeypatch, metric):
+    run(tmp_path)
+    before = (tmp_path / "report.md").read_text()
+    monkeypatch.setattr(sys, "argv", ["report", str(tmp_path), f"--metric={metric}"])
+    report.main()
+    assert (tmp_path / f"{metric}_by_length.png").stat().st_size > 5000
+    assert (tmp_path / "report.md").read_text() == before
+    rows = load(tmp_path).query("metric == @metric and trained and encoding == 'rope'")
+    shown = capsys.readouterr().out
+    assert f"{rows['value'].mean():.2f}" in next(line for line in shown.splitlines() if line.startswith(" rope"))
+    assert {"token_accuracy": "Token accuracy", "loss": "Loss"}[metric] + ": mean over" in shown
 
 
 def test_a_report_on_nothing_says_so(tmp_path, monkeypatch):
