@@ -85,7 +85,7 @@ class Asked:
         """Attention weights, a mean over the draws of content, log2 against an even share, ``[h, q, k]``."""
         mean = self.encoding.weights(self.logits()[1], self.visible).mean(axis=0)
         share = mean * self.visible.sum(axis=-1, keepdims=True)[0]
-        return jnp.clip(jnp.log2(share), -END, END)
+        return jnp.where(self.visible[0], jnp.clip(jnp.log2(share), -END, END), jnp.nan)
 
 
 def panels(encoding: Encoding, *, heads: int = 4, head_dim: int = 16, width: int | None = None, tokens: int = 64):
@@ -123,10 +123,12 @@ def of_turning(asked: Asked) -> list[Panel]:
     """A query whose channels are all 1 before, and its product with such a key by distance."""
     ones = jnp.ones_like(asked.q[:1])
     q, k = asked.encoding.queries_keys(ones, ones, *asked.both)
+    if jnp.array_equal(q, jnp.broadcast_to(q[:, :1], q.shape)):
+        return []  # scaled, and not by position
     product = jnp.einsum("qhd,khd->hqk", q[0], k[0]) * q.shape[-1] ** -0.5
     return [
         Panel("a query of ones, turned", "position", "channel", np.asarray(q[0, :, 0].T), np.arange(asked.tokens)),
-        by_distance(asked, "its product with a key of ones", product),
+        by_distance("its product with a key of ones", product),
     ]
 
 
@@ -135,7 +137,7 @@ def of_bias(asked: Asked) -> list[Panel]:
     bias = asked.encoding.bias(*asked.both)
     if bias is None:
         return []
-    return [matrix(asked, "bias, first head", bias[0]), by_distance(asked, "bias by distance", bias[0])]
+    return [matrix(asked, "bias, first head", bias[0]), by_distance("bias by distance", bias[0])]
 
 
 def of_steps(asked: Asked) -> list[Panel]:
@@ -144,7 +146,7 @@ def of_steps(asked: Asked) -> list[Panel]:
     if steps is None:
         return []
     totals = jnp.cumsum(steps.mean(axis=0), axis=0).T
-    return [by_distance(asked, "difference of totals, mean", totals[:, :, None] - totals[:, None, :])]
+    return [by_distance("difference of totals, mean", totals[:, :, None] - totals[:, None, :])]
 
 
 def of_logits(asked: Asked) -> list[Panel]:
@@ -159,8 +161,8 @@ def of_values(asked: Asked) -> list[Panel]:
     weights = jnp.broadcast_to(eye, (asked.tokens, asked.heads, 1, asked.tokens))
     v = jnp.zeros((asked.tokens, asked.tokens, *asked.q.shape[2:]))
     added = asked.encoding.values(v[:, :1], weights, v, asked.positions[-1:], asked.positions)[:, 0]
-    size = jnp.linalg.norm(added, axis=-1).T[:, None]  # h 1 k
-    return [by_distance(asked, "size of what is added to a value", size)]
+    size = jnp.linalg.norm(added, axis=-1).T  # h k
+    return [lines_of("size of what is added to a value", size)]
 
 
 def of_weights(asked: Asked) -> list[Panel]:
@@ -168,7 +170,7 @@ def of_weights(asked: Asked) -> list[Panel]:
     weights = asked.weights()
     return [
         dataclasses.replace(matrix(asked, "attention of the first head, log2", weights), least=END),
-        dataclasses.replace(by_distance(asked, "what the last query sees, log2", weights), least=2.0),
+        dataclasses.replace(by_distance("what the last query sees, log2", weights), least=2.0),
     ]
 
 
@@ -178,10 +180,16 @@ def matrix(asked: Asked, title: str, values: Array) -> Panel:
     return Panel(title, "key", "query", shown, np.arange(asked.tokens))
 
 
-def by_distance(asked: Asked, title: str, values: Array) -> Panel:
-    """The last query's row of each head in ``[h, q, k]``, the nearest key first."""
+def by_distance(title: str, values: Array) -> Panel:
+    """Of ``[h, q, k]`` the row of the last query that has any, for each head."""
+    last = int(np.flatnonzero(np.isfinite(values).any(axis=(0, 2))).max(initial=0))
+    return lines_of(title, values[:, last, : last + 1])
+
+
+def lines_of(title: str, values: Array) -> Panel:
+    """Of ``[h, k]`` a line for each head, the nearest key first."""
     names = tuple(f"head {head}" for head in range(len(values)))
-    return Panel(title, "distance", "", np.asarray(values[:, -1, ::-1]), np.arange(asked.tokens), names)
+    return Panel(title, "distance", "", np.asarray(values[:, ::-1]), np.arange(values.shape[1]), names)
 
 
 def draw(
@@ -238,7 +246,7 @@ def draw_map(figure: "Figure", axis: "Axes", panel: Panel) -> None:
     from matplotlib import colormaps
 
     finite = panel.values[np.isfinite(panel.values)]
-    most = max(float(np.abs(finite).max(initial=0)), panel.least, 1e-9)
+    most = max(float(np.abs(finite).max(initial=0)), panel.least) or 1.0
     signed = bool((finite < 0).any())
     colors = colormaps["RdBu_r" if signed else "viridis"].with_extremes(bad="0.85")
     shown = axis.imshow(panel.values, cmap=colors, vmin=-most if signed else 0, vmax=most, aspect="auto",

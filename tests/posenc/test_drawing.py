@@ -29,7 +29,7 @@ def test_every_encoding_shows_what_its_hooks_do(name):
     encoding = built(name)
     shown = seen(encoding)
     assert ("added to the embeddings" in shown) == encoding.overrides("embeddings")
-    assert ("a query of ones, turned" in shown) == encoding.overrides("queries_keys")
+    assert ("a query of ones, turned" in shown) == encoding.turns
     assert ("change of logits, one random text" in shown) == encoding.overrides("logits")
     assert ("size of what is added to a value" in shown) == encoding.overrides("values")
     assert ("bias by distance" in shown) == (encoding.bias(jnp.arange(3), jnp.arange(3)) is not None)
@@ -76,6 +76,13 @@ def test_the_end_of_a_table_is_empty():
     added = seen(built("learned", max_position=8))["added to the embeddings"].values
     assert np.isfinite(added[:, :8]).all()
     assert np.isnan(added[:, 8:]).all()
+
+
+def test_the_last_query_is_one_that_the_table_reaches():
+    shown = seen(built("tupe", max_position=8))
+    for title in ("bias by distance", "what the last query sees, log2"):
+        assert shown[title].values.shape == (2, 8)
+        assert np.isfinite(shown[title].values).all()
 
 
 def test_without_an_encoding_every_key_gets_an_even_share():
