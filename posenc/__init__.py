@@ -1,6 +1,7 @@
 """Positional encodings as small Flax modules, swapped by name into one transformer."""
 
 from posenc import testing
+from posenc.adapter import attention_fn
 from posenc.attention import Attention, attend, visibility
 from posenc.building import make, make_layers
 from posenc.drawing import draw
@@ -20,6 +21,7 @@ __all__ = [
     "Scheme",
     "Transformer",
     "attend",
+    "attention_fn",
     "distance",
     "draw",
     "make",
