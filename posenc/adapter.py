@@ -27,7 +27,7 @@ UNKNOWN = {  # arguments of Flax's attention functions that `attend` does not ta
     "qk_attn_weights_einsum": "Leave it out of the layer: an encoding may need other products than this one.",
     "attn_weights_value_einsum": "Leave it out of the layer: an encoding may need other products than this one.",
 }
-KEPT_AS = "attention_weights"  # Flax's own name for what `sow_weights` keeps
+KEPT_AS = ("intermediates", "attention_weights")  # what Flax's own functions call the weights that are kept
 
 
 def attention_fn(encoding: Encoding, positions: PositionsLike | None = None) -> Callable[..., Array]:
@@ -105,7 +105,7 @@ def attention(
 
     def kept_and_dropped(weights: Array) -> Array:
         if module is not None:
-            module.sow(nnx.Intermediate if isinstance(module, nnx.Module) else "intermediates", KEPT_AS, weights)
+            module.sow(*KEPT_AS, weights)
         return layer(weights, deterministic=deterministic, rngs=dropout_rng)
 
     return attend(encoding, q, k, v, at, at, visible if seen is None else visible & seen, dropout=kept_and_dropped)
