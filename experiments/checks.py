@@ -14,6 +14,7 @@ from experiments.cells import Cell
 from experiments.tasks import TASKS, Layout
 from posenc.shapes import Array, Num
 
+NEEDED = {"numbers": "which tokens are digits of a number", "groups": "which tokens belong together"}
 Models = dict[str, tuple[posenc.Transformer, posenc.Transformer]]
 
 
@@ -26,18 +27,17 @@ def check(cell: Cell, models: Models) -> None:
     if identity not in models:
         trained = nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0)))
         tested = nnx.eval_shape(lambda: cell.tested_transformer(nnx.Rngs(0))) if cell.evaluate.encoding else trained
-        models[identity] = trained, tested
         trace(trained, jnp.arange(2))  # do the sizes fit?
         if cell.evaluate.encoding:
             check_tested(cell.evaluate.encoding, trained, tested)
+        models[identity] = trained, tested
     train, test = cell.config["positions"], cell.config["positions"]["test"]
-    length, longest = cell.train.max_length, cell.evaluate.lengths[-1]
-    for model, scheme, chosen, use, tokens, field in (
-        (models[identity][0], cell.schemes[0], train, "training", length, "train.max_length"),
-        (models[identity][1], cell.schemes[1], test, "testing", longest, "evaluate.lengths"),
+    for model, scheme, chosen, use, length, field in (
+        (models[identity][0], cell.schemes[0], train, "training", cell.train.max_length, "train.max_length"),
+        (models[identity][1], cell.schemes[1], test, "testing", cell.evaluate.lengths[-1], "evaluate.lengths"),
     ):
         check_scheme(cell, scheme, f"positions.{chosen['name']}", model, use)
-        check_reach(cell, scheme, model, f"{use} at length {tokens}", tokens, field)
+        check_reach(cell, scheme, model, f"{use} at length {length}", length, field)
 
 
 def check_tested(text: str, trained: posenc.Transformer, tested: posenc.Transformer) -> None:
@@ -65,12 +65,10 @@ def check_scheme(cell: Cell, scheme: posenc.Scheme, name: str, model: posenc.Tra
     """Raises ValueError where a position scheme makes no sense with the encoding or the task of a cell."""
     encoding, task = cell.label("encoding"), cell.config["task"]["name"]
     if cell.layout.extent(1, scheme.needs) is None:
-        what = {"numbers": "which tokens are digits of a number", "groups": "which tokens belong together"}[
-            scheme.needs
-        ]
         knowing = [one for one, cls in TASKS.items() if Layout(cls(), cell.model.architecture).extent(1, scheme.needs)]
         raise ValueError(
-            f"{name} counts by {what}, and the task {task} does not say. Tasks that do: {', '.join(knowing)}."
+            f"{name} counts by {NEEDED[scheme.needs]}, and the task {task} does not say. Tasks that do: "
+            f"{', '.join(knowing)}."
         )
     if all(one.kind == "blind" for one in model.encodings) and not isinstance(scheme, posenc.SCHEMES["in_order"]):
         raise ValueError(
