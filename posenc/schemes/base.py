@@ -60,3 +60,12 @@ class Scheme(abc.ABC):
 def slots(lengths: Int[Array, "#b"], size: int) -> Int[Array, "#b t"]:
     """0, 1, 2, ... for the real tokens of each example, and then its last one again."""
     return jnp.minimum(jnp.arange(size)[None], lengths[:, None] - 1)
+
+
+def check_room(option: str, there: int, needed: int, what: str = "tokens") -> None:
+    """Raises ValueError where there are fewer positions, set by an option, than are needed."""
+    if needed > there:
+        raise ValueError(
+            f"{option} is {there}, but sequences of {needed} {what} need as many different positions. "
+            f"Set {option.rpartition('.')[2]} to {needed} or more, or use shorter sequences."
+        )

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from posenc.positions import Positions
-from posenc.schemes.base import Scheme, slots
+from posenc.schemes.base import Scheme, check_room, slots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +43,7 @@ class Coupled(Scheme):
     def bounds(self, extent):
         if self.start == "first":
             return 0, extent - 1
-        if extent > self.max_position:
-            raise ValueError(
-                f"coupled.max_position is {self.max_position}, but there are {extent} different ids. Set max_position "
-                f"to {extent} or more, or use shorter sequences."
-            )
+        check_room("coupled.max_position", self.max_position, extent, "different ids")
         return 0, self.max_position - 1
 
     def tested(self):

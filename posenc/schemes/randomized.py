@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from posenc.positions import Positions
-from posenc.schemes.base import Scheme
+from posenc.schemes.base import Scheme, check_room
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +39,5 @@ class Randomized(Scheme):
         return Positions(jnp.minimum(places, last))
 
     def bounds(self, extent):
-        if extent > self.max_position:
-            raise ValueError(
-                f"randomized.max_position is {self.max_position}, but sequences of {extent} tokens need as many "
-                f"different positions. Set max_position to {extent} or more, or use shorter sequences."
-            )
+        check_room("randomized.max_position", self.max_position, extent)
         return 0, self.max_position - 1

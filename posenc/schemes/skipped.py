@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from posenc.positions import Positions
-from posenc.schemes.base import Scheme, slots
+from posenc.schemes.base import Scheme, check_room, slots
 from posenc.schemes.in_order import InOrder
 
 
@@ -47,11 +47,7 @@ class Skipped(Scheme):
         return Positions(positions)
 
     def bounds(self, extent):
-        if extent > self.target:
-            raise ValueError(
-                f"skipped.target is {self.target}, but sequences of {extent} tokens need as many different positions. "
-                f"Set target to {extent} or more, or use shorter sequences."
-            )
+        check_room("skipped.target", self.target, extent)
         return 0, self.target - 1
 
     def tested(self):
