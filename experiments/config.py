@@ -194,13 +194,14 @@ def retold(text: str, options: Mapping[str, Mapping[str, Any]]) -> str:
     Raises:
         ValueError: it names no option of the encodings at hand, or a value is of the wrong kind.
     """
-    words = []
-    for name, values in assigned(text).items():
+    words, asked = [], assigned(text)
+    for name in asked:
         if name not in options:
             raise ValueError(
                 f"evaluate.encoding sets options of {name!r}, and the model is trained with {', '.join(options)}."
                 f"{nearest(name, options)}"
             )
+    for name, values in ((name, asked[name]) for name in options if name in asked):
         cls, trained = posenc.ENCODINGS[name], tuples(options[name])
         checked = check_options(cls, f"evaluate.encoding: {name}", values)
         for option in options_of(cls):

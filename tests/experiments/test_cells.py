@@ -296,6 +296,10 @@ def test_other_options_in_testing_have_one_form_and_leave_the_model_as_it_was():
 
 def test_other_options_in_testing_reach_the_parts_of_an_encoding():
     fields = dict(encoding__name="chain", encoding__chain__of=("rope", "alibi"))
+    one, other = (only(tiny(**fields, evaluate__encoding=text)) for text in (
+        "rope.base=50 alibi.slopes=geometric", "alibi.slopes=geometric rope.base=50"
+    ))  # fmt: skip
+    assert one.digest == other.digest
     cell = expand(tiny(**fields, evaluate__encoding="rope.base=50"))[0]
     assert cell.label("encoding").endswith("->rope.base=50.0")
     assert cell.tested_transformer(nnx.Rngs(0)).encodings[0].parts[0].base == 50
