@@ -54,7 +54,7 @@ class Cell:
 
     @functools.cached_property
     def model(self) -> Model:
-        return Model(**self.config["model"])
+        return Model(**tuples(self.config["model"]))
 
     @functools.cached_property
     def train(self) -> Train:
@@ -118,10 +118,13 @@ class Cell:
             model.heads,
             layers,
             mlp_width=model.mlp_width or None,
+            activation=model.activation,
             causal=model.architecture == "decoder",
             norm=model.norm,
             placement=model.placement,
+            attention=model.attention,
             dropout=model.dropout,
+            dropout_on=model.dropout_on,
             rngs=rngs,
         )
 

@@ -17,6 +17,7 @@ from flax import nnx
 
 from experiments.cells import Cell
 from experiments.tasks import Batch, positions
+from experiments.train import over_seeds
 from posenc.shapes import Array, Float, Int, Key
 
 METRICS = ("exact_match", "token_accuracy", "loss")
@@ -60,7 +61,7 @@ class Evaluator:
         self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], *, longest: int
     ) -> dict[str, Array]:
         """The metrics of each seed at one length, in arrays for `longest`."""
-        return jax.vmap(lambda one: self.sums(one, key, length, longest))(parameters).metrics()
+        return over_seeds(lambda one: self.sums(one, key, length, longest), parameters).metrics()
 
     def sums(self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], longest: int) -> Sums:
         """Over all examples of one length, a batch at a time, for one seed."""
@@ -73,22 +74,24 @@ class Evaluator:
         """Over one batch."""
         batch_key, positions_key = jax.random.split(key)
         size = self.cell.evaluate.batch
-        batch = self.cell.layout.batch(batch_key, jnp.full(size, length), longest)
-        where = positions(self.cell.schemes[1], positions_key, batch, batch.lengths[:1])
-        logits = nnx.merge(self.graph, parameters)(batch.tokens, where, lengths=batch.lengths[:1])
+        batch = self.cell.layout.batch(batch_key, jnp.full(size, length), longest).alike()
+        where = positions(self.cell.schemes[1], positions_key, batch)
+        model = nnx.merge(self.graph, parameters)
+        logits = model(batch.tokens, where, lengths=batch.lengths, slots=batch.slots)
         return count(logits, batch)
 
 
-def count(logits: Float[Array, "b t v"], batch: Batch) -> Sums:
+def count(logits: Float[Array, "b a v"], batch: Batch) -> Sums:
     """What is right in a batch. Logits that are not finite are wrong, whatever their argmax."""
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.targets)
-    right = (logits.argmax(-1) == batch.targets) & jnp.isfinite(losses)
+    targets, scored = batch.asked()
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
+    right = (logits.argmax(-1) == targets) & jnp.isfinite(losses)
     return Sums(
         examples=jnp.array(float(len(right))),
-        tokens=batch.scored.sum(dtype=jnp.float32),
-        exact=jnp.all(right | ~batch.scored, axis=-1).sum(dtype=jnp.float32),
-        right=jnp.sum(right, where=batch.scored, dtype=jnp.float32),
-        loss=jnp.sum(losses, where=batch.scored),
+        tokens=scored.sum(dtype=jnp.float32),
+        exact=jnp.all(right | ~scored, axis=-1).sum(dtype=jnp.float32),
+        right=jnp.sum(right, where=scored, dtype=jnp.float32),
+        loss=jnp.sum(losses, where=scored),
     )
 
 

@@ -5,7 +5,8 @@ import dataclasses
 from typing import Any, Literal
 
 from experiments.tasks.base import Architecture
-from posenc.transformer import Norm, Placement
+from posenc.attention import Road
+from posenc.transformer import SITES, Activation, Norm, Placement, Site
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,9 +19,12 @@ class Model:
         depth: layers.
         heads: heads of each layer; they share the width evenly.
         mlp_width: hidden channels of the MLPs; 0 for four times the width.
+        activation: of the MLPs, "gelu" or "relu".
         norm: "rms" or "layer".
         placement: of the norms, "pre" or "post".
+        attention: the road it takes, "dense", "blocks" or "fused"; "auto" decides by the number of logits.
         dropout: rate, in training only.
+        dropout_on: what is dropped of "embeddings", attention "weights", "hidden" channels and residual "branches".
     """
 
     architecture: Architecture = "decoder"
@@ -28,9 +32,12 @@ class Model:
     depth: int = 2
     heads: int = 4
     mlp_width: int = 0
+    activation: Activation = "gelu"
     norm: Norm = "rms"
     placement: Placement = "pre"
+    attention: Road = "auto"
     dropout: float = 0.0
+    dropout_on: tuple[Site, ...] = SITES
 
     def __post_init__(self):
         at_least("model", self, 1, "width", "depth", "heads")
@@ -53,6 +60,7 @@ class Train:
         batch: examples in each.
         min_length, max_length: lengths are drawn uniformly between the two, both included.
         length: one length "per_batch", drawn from the step alone and so the same for all seeds, or "per_example".
+        buckets: where a batch has one length, the number of array sizes: a short batch does not pay for a long one.
         learning_rate: at its peak.
         warmup: steps until then.
         weight_decay: of the parameters.
@@ -65,6 +73,7 @@ class Train:
     min_length: int = 1
     max_length: int = 10
     length: Literal["per_batch", "per_example"] = "per_batch"
+    buckets: int = 4
     learning_rate: float = 1e-3
     warmup: int = 100
     weight_decay: float = 0.01
@@ -72,7 +81,7 @@ class Train:
     clip: float = 1.0
 
     def __post_init__(self):
-        at_least("train", self, 1, "steps", "batch", "min_length")
+        at_least("train", self, 1, "steps", "batch", "min_length", "buckets")
         at_least("train", self, 0, "warmup", "weight_decay")
         for name in ("learning_rate", "clip"):
             if getattr(self, name) <= 0:

@@ -2,7 +2,7 @@
 
 from posenc import testing
 from posenc.adapter import attention_fn
-from posenc.attention import Attention, attend, visibility
+from posenc.attention import Attention, attend
 from posenc.building import make, make_layers
 from posenc.drawing import draw
 from posenc.encodings import ENCODINGS
@@ -11,6 +11,7 @@ from posenc.options import options_of
 from posenc.positions import Positions, distance
 from posenc.schemes import SCHEMES, Scheme
 from posenc.transformer import Transformer
+from posenc.visibility import Visibility, visibility
 
 __all__ = [
     "ENCODINGS",
@@ -20,6 +21,7 @@ __all__ = [
     "Positions",
     "Scheme",
     "Transformer",
+    "Visibility",
     "attend",
     "attention_fn",
     "distance",

@@ -16,10 +16,11 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 
-from posenc.attention import attend, visibility
+from posenc.attention import attend
 from posenc.encodings.base import Encoding
 from posenc.positions import Positions, PositionsLike
 from posenc.shapes import Array, Bool, Float
+from posenc.visibility import visibility
 
 UNKNOWN = {  # arguments of Flax's attention functions that `attend` does not take
     "bias": "Add it in the hook `bias` of an encoding.",
@@ -108,7 +109,8 @@ def attention(
             module.sow(*KEPT_AS, weights)
         return layer(weights, deterministic=deterministic, rngs=dropout_rng)
 
-    return attend(encoding, q, k, v, at, at, visible if seen is None else visible & seen, dropout=kept_and_dropped)
+    seen = visible if seen is None else visible & seen
+    return attend(encoding, q, k, v, at, at, seen, dropout=kept_and_dropped, road="dense")
 
 
 def check_encoding_fits(encoding: Encoding) -> None:

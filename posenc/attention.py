@@ -1,13 +1,58 @@
-"""Attention, written as its equation. The only file that calls an encoding's hooks inside attention."""
+"""Attention, written as its equation. The only file that calls an encoding's hooks inside attention.
 
+`attend` has three roads to one result. "dense" is the equation. "blocks" walks it over the queries, a block at a time
+against all the keys, and computes a block anew when gradients are taken: memory grows with the length and not with its
+square, for every encoding, also for those that count over keys. "fused" leaves the middle of the equation to
+`jax.nn.dot_product_attention`, where an encoding leaves it alone.
+"""
+
+import dataclasses
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from posenc.dropout import Dropout
 from posenc.encodings.base import Encoding
-from posenc.positions import PositionsLike
+from posenc.positions import Positions, PositionsLike, taken
 from posenc.shapes import Array, Bool, Float, Int
+from posenc.visibility import Visibility
+
+Road = Literal["auto", "dense", "blocks", "fused"]
+MANY = 2**25  # logits; where there are more, "auto" takes blocks
+BLOCK = 2**22  # logits of a block: 16 MiB in float32
+LEAST = 16  # queries of a block
+EXTENTS = 4  # numbers of keys that a block may be given, to leave out those that none of its queries sees
+
+
+class Queries(NamedTuple):
+    """What asks: projected queries, their positions, and their running totals where the encoding takes steps."""
+
+    q: Float[Array, "b q h d"]
+    positions: Positions
+    totals: Float[Array, "b q h"] | None = None
+
+    def rows(self, start: Int[Array, ""], size: int) -> "Queries":
+        """`size` of them, from number `start` on."""
+        totals = None if self.totals is None else jax.lax.dynamic_slice_in_dim(self.totals, start, size, axis=1)
+        q = jax.lax.dynamic_slice_in_dim(self.q, start, size, axis=1)
+        return Queries(q, self.positions.rows(start, size), totals)
+
+
+class Keys(NamedTuple):
+    """What is asked: keys and values, their positions, and running totals."""
+
+    k: Float[Array, "b k h d"]
+    v: Float[Array, "b k h v"]
+    positions: Positions
+    totals: Float[Array, "b k h"] | None = None
+
+    def first(self, count: int) -> "Keys":
+        """The first so many of them."""
+        totals = None if self.totals is None else self.totals[:, :count]
+        return Keys(self.k[:, :count], self.v[:, :count], self.positions.rows(0, count), totals)
 
 
 def attend(
@@ -17,23 +62,28 @@ def attend(
     v: Float[Array, "b k h v"],
     q_positions: PositionsLike,
     k_positions: PositionsLike,
-    visible: Bool[Array, "#b #h q k"],
+    visible: Visibility | Bool[Array, "#b #h q k"],
     *,
     q_totals: Float[Array, "b q h"] | None = None,
     k_totals: Float[Array, "b k h"] | None = None,
-    dropout: Callable[[Array], Array] = lambda weights: weights,
+    dropout: Dropout | Callable[[Array], Array] | None = None,
+    road: Road = "auto",
 ) -> Float[Array, "b q h v"]:
     """What each query takes from the keys it may see, logits in float32 or wider.
 
     Args:
         q, k, v: projected, not yet scaled or turned.
         q_positions, k_positions: of queries and of keys; a cache asks with one query.
-        visible: what a query may see.
+        visible: what a query may see. A `Visibility` takes no memory; a matrix takes as much as the logits of a head.
         q_totals, k_totals: running totals of the encoding's `steps`, where it takes any.
-        dropout: applied to the weights.
+        dropout: applied to the weights. A function that is no `Dropout` is given all of them: "dense" only.
+        road: "dense", "blocks" or "fused"; "auto" decides by the number of logits and the machine.
+
+    Returns:
+        The same on each road, up to rounding, for queries that are no padding.
 
     Raises:
-        ValueError: the encoding takes steps, and their totals are missing.
+        ValueError: the encoding takes steps, and their totals are missing; or it cannot take the road.
     """
     if encoding.overrides("steps") and (q_totals is None or k_totals is None):
         raise ValueError(
@@ -41,36 +91,114 @@ def attend(
             "posenc.Attention, or pass q_totals and k_totals: the running sums, from the first token on, of "
             "encoding.steps(x, positions), x being what queries and keys are projected from."
         )
-    q, k = encoding.queries_keys(q, k, q_positions, k_positions)
+    queries, keys = Queries(q, Positions.led(q_positions), q_totals), Keys(k, v, Positions.led(k_positions), k_totals)
+    go = {"dense": dense, "blocks": in_blocks, "fused": fused}[chosen(road, encoding, queries, keys, dropout)]
+    return go(encoding, queries, keys, visible, dropout)
+
+
+def chosen(road: Road, encoding: Encoding, queries: Queries, keys: Keys, dropout) -> str:
+    """The road that is taken.
+
+    Raises:
+        ValueError: the encoding, or what drops weights, cannot take the one that is asked for.
+    """
+    obstacle = {"blocks": against_blocks(dropout), "fused": against_fused(encoding, queries, keys, dropout)}
+    if road != "auto":
+        if obstacle.get(road):
+            raise ValueError(f'attention cannot take the road "{road}": {obstacle[road]} Use "auto" or "dense".')
+        return road
+    if not obstacle["fused"] and jax.default_backend() == "gpu":
+        return "fused"
+    many = queries.q.shape[0] * queries.q.shape[2] * queries.q.shape[1] * keys.k.shape[1] > MANY
+    return "blocks" if many and not obstacle["blocks"] else "dense"
+
+
+def against_blocks(dropout) -> str:
+    """Why weights cannot be made block by block; nothing where they can."""
+    whole = dropout is not None and not isinstance(dropout, Dropout)
+    return "a function that is no Dropout wants all weights at once." if whole else ""
+
+
+def against_fused(encoding: Encoding, queries: Queries, keys: Keys, dropout) -> str:
+    """Why the middle of attention cannot be left to a kernel; nothing where it can."""
+    own = [hook for hook in ("steps", "logits", "weights", "values") if encoding.overrides(hook)]
+    if own:
+        return f"{type(encoding).__name__} has {' and '.join(own)} of its own."
+    if dropout is not None:
+        return "a fused kernel does not show the weights, which are to be dropped."
+    if queries.totals is not None or keys.totals is not None:
+        return "a fused kernel knows no running totals."
+    if queries.q.shape[-1] != keys.v.shape[-1]:
+        return f"values have {keys.v.shape[-1]} channels, and queries {queries.q.shape[-1]}."
+    return ""
+
+
+def dense(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
+    """The equation, for all queries and keys at once."""
+    mask, between = matrix(visible, queries, keys), (queries.positions, keys.positions)
+    q, k = encoding.queries_keys(queries.q, keys.k, *between)
     dtype = jnp.promote_types(q.dtype, jnp.float32)
     logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=dtype) * q.shape[-1] ** -0.5
-    bias = encoding.bias(q_positions, k_positions)
+    bias = encoding.bias(*between)
     if bias is not None:
         logits = logits + bias
-    if q_totals is not None and k_totals is not None:  # without steps there may be totals all the same
-        logits = logits + by_head(q_totals)[:, :, :, None] - by_head(k_totals)[:, :, None, :]
-    logits = encoding.logits(logits, q, k, q_positions, k_positions, visible)
-    weights = dropout(encoding.weights(logits, visible)).astype(v.dtype)
-    out = jnp.einsum("bhqk,bkhd->bqhd", weights, v)
-    return encoding.values(out, weights, v, q_positions, k_positions)
+    if queries.totals is not None and keys.totals is not None:  # without steps there may be totals all the same
+        logits = logits + by_head(queries.totals)[:, :, :, None] - by_head(keys.totals)[:, :, None, :]
+    logits = encoding.logits(logits, q, k, *between, mask)
+    weights = encoding.weights(logits, mask)
+    weights = (weights if dropout is None else dropout(weights)).astype(keys.v.dtype)
+    out = jnp.einsum("bhqk,bkhd->bqhd", weights, keys.v)
+    return encoding.values(out, weights, keys.v, *between)
+
+
+def in_blocks(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
+    """The same over blocks of queries, one after the other; keys that none of a block may see are left out."""
+    b, total, h, _ = queries.q.shape
+    many = keys.k.shape[1]
+    blocks = -(-total // max(LEAST, BLOCK // (b * h * many)))
+    size = -(-total // blocks)
+    extents = sorted({-(-many * i // EXTENTS) for i in range(1, EXTENTS + 1)})
+
+    def block(number: Int[Array, ""]) -> Array:
+        start = jnp.minimum(number * size, total - size)  # the last block begins earlier than the rest would have it
+        part, drop = queries.rows(start, size), None if dropout is None else dropout.of(number)
+        if not isinstance(visible, Visibility):
+            return dense(encoding, part, keys, jax.lax.dynamic_slice_in_dim(visible, start, size, axis=2), drop)
+        rows = visible.rows(start, size, total)
+
+        def see(count: int) -> Array:
+            return dense(encoding, part, keys.first(count), rows, drop)
+
+        needed = rows.reach(size, many)
+        if isinstance(needed, int):
+            return see(many)
+        branch = sum((needed > less).astype(jnp.int32) for less in [0, *extents[:-1]])
+        nothing = jnp.zeros((b, size, h, keys.v.shape[-1]), keys.v.dtype)
+        return jax.lax.switch(branch, [lambda: nothing, *[lambda n=n: see(n) for n in extents]])
+
+    out = jax.lax.map(jax.checkpoint(block, prevent_cse=False), jnp.arange(blocks))
+    out = jnp.moveaxis(out, 0, 1).reshape(b, blocks * size, h, -1)
+    return jnp.concatenate([out[:, : total - size], out[:, -size:]], axis=1)
+
+
+def fused(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
+    """The same, with logits and weights left to a kernel."""
+    mask, between = matrix(visible, queries, keys), (queries.positions, keys.positions)
+    q, k = encoding.queries_keys(queries.q, keys.k, *between)
+    bias = encoding.bias(*between)
+    bias = None if bias is None else bias.astype(q.dtype)
+    out = jax.nn.dot_product_attention(q, k, keys.v, bias=bias, mask=mask)
+    return jnp.where(jnp.moveaxis(mask.any(-1, keepdims=True), 1, 2), out, 0)  # a kernel gives the mean of nothing
+
+
+def matrix(visible, queries: Queries, keys: Keys) -> Bool[Array, "#b #h q k"]:
+    """What is visible, written out."""
+    return visible.mask(queries.q.shape[1], keys.k.shape[1]) if isinstance(visible, Visibility) else visible
 
 
 def by_head(totals: Float[Array, "b t h"]) -> Float[Array, "b h t"]:
     """Heads before tokens, as in the logits."""
     return jnp.swapaxes(totals, 1, 2)
-
-
-def visibility(tokens: int, *, causal: bool, lengths: Int[Array, "#b"] | None = None) -> Bool[Array, "#b 1 q k"]:
-    """What each of `tokens` queries may see: no padding, and in a causal model nothing after itself.
-
-    Args:
-        lengths: how many of the tokens are real, the first ones; all where it is None.
-    """
-    slot = jnp.arange(tokens)
-    seen = slot[:, None] >= slot[None, :] if causal else jnp.ones((tokens, tokens), bool)
-    if lengths is None:
-        return seen[None, None]
-    return seen[None, None] & (slot[None, :] < lengths[:, None])[:, None, None, :]
 
 
 class Attention(nnx.Module):
@@ -82,6 +210,7 @@ class Attention(nnx.Module):
         head_dim: channels of a query or key of one head; width / heads where it is None.
         value_dim: channels of a value of one head; `head_dim` where it is None.
         dropout: rate on the attention weights, in training.
+        road: how `attend` goes.
         dtype: of activations; parameters are kept in `param_dtype`.
 
     Raises:
@@ -96,12 +225,13 @@ class Attention(nnx.Module):
         head_dim: int | None = None,
         value_dim: int | None = None,
         dropout: float = 0.0,
+        road: Road = "auto",
         dtype=jnp.float32,
         param_dtype=jnp.float32,
         rngs: nnx.Rngs,
     ):
         head_dim = head_dim or head_width(width, heads)
-        self.heads = heads
+        self.heads, self.dropout, self.road = heads, dropout, road
 
         def linear(inputs: int, outputs: int) -> nnx.Linear:
             return nnx.Linear(inputs, outputs, use_bias=False, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
@@ -110,29 +240,53 @@ class Attention(nnx.Module):
         self.key = linear(width, heads * head_dim)
         self.value = linear(width, heads * (value_dim or head_dim))
         self.out = linear(heads * (value_dim or head_dim), width)
-        self.dropout = nnx.Dropout(dropout)
 
     def __call__(
         self,
         x: Float[Array, "b t m"],
         positions: PositionsLike,
         encoding: Encoding,
-        visible: Bool[Array, "#b #h t t"],
+        visible: Visibility | Bool[Array, "#b #h t t"],
         *,
+        slots: Int[Array, "#b q"] | None = None,
         rngs: nnx.Rngs | None = None,
-    ) -> Float[Array, "b t m"]:
-        """Args: x; positions ``[t]`` or ``[1|b, t]``; visible, see `visibility`; rngs, in training only."""
+    ) -> Float[Array, "b q m"]:
+        """What each token takes from those it may see.
+
+        Args:
+            positions: ``[t]`` or ``[1|b, t]``.
+            visible: see `visibility`.
+            slots: which tokens ask; all of them where it is None. They are told to a `Visibility`, not to a matrix.
+            rngs: in training only.
+        """
         # A token that nobody sees is padding, and 0 x NaN would carry what it holds into every sum.
-        x = jnp.where(visible.any(axis=(1, 2))[:, :, None], x, 0)
-        q, k, v = (self.split(projection(x)) for projection in (self.query, self.key, self.value))
+        real = visible.real(x.shape[1]) if isinstance(visible, Visibility) else visible.any(axis=(1, 2))
+        x, where = jnp.where(real[:, :, None], x, 0), Positions.led(positions)
+        keys = self.keys(x, where, encoding)
+        if slots is None:
+            queries = Queries(self.split(self.query(x)), where, keys.totals)
+        elif not isinstance(visible, Visibility):
+            raise ValueError("slots say which tokens ask, and a matrix is for all. Pass a posenc.Visibility.")
+        else:
+            totals = None if keys.totals is None else taken(keys.totals, slots)
+            queries = Queries(self.split(self.query(taken(x, slots))), where.at(slots), totals)
+            visible = dataclasses.replace(visible, slots=slots)
+        return self.ask(queries, keys, encoding, visible, rngs)
+
+    def keys(self, x: Float[Array, "b t m"], positions: Positions, encoding: Encoding) -> Keys:
+        """What the tokens answer with; running totals begin with the first of them."""
         steps = encoding.steps(x, positions)
         totals = None if steps is None else jnp.cumsum(steps, axis=1)
+        return Keys(self.split(self.key(x)), self.split(self.value(x)), positions, totals)
 
-        def drop(weights: Array) -> Array:
-            return self.dropout(weights, deterministic=rngs is None, rngs=rngs)
-
-        out = attend(encoding, q, k, v, positions, positions, visible, q_totals=totals, k_totals=totals, dropout=drop)
-        return self.out(out.reshape(*x.shape[:2], -1))
+    def ask(self, queries: Queries, keys: Keys, encoding: Encoding, visible, rngs) -> Float[Array, "b q m"]:
+        """Attention, and the projection of what it gives."""
+        drop = Dropout(self.dropout, rngs.dropout()) if rngs is not None and self.dropout else None
+        out = attend(
+            encoding, queries.q, keys.k, keys.v, queries.positions, keys.positions, visible,
+            q_totals=queries.totals, k_totals=keys.totals, dropout=drop, road=self.road,
+        )  # fmt: skip
+        return self.out(out.reshape(*out.shape[:2], -1))
 
     def split(self, x: Float[Array, "b t n"]) -> Float[Array, "b t h d"]:
         """The heads apart."""

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from posenc.attention import visibility
 from posenc.building import make
 from posenc.encodings.base import Encoding
 from posenc.shapes import Array
+from posenc.visibility import visibility
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

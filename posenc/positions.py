@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from posenc.shapes import Array, Num
+from posenc.shapes import Array, Int, Num
 
 
 @jax.tree_util.register_dataclass
@@ -39,6 +39,21 @@ class Positions:
             raise ValueError(f"positions have shape {values.shape}; expected [tokens] or [1 or batch, tokens].{grid}")
         consecutive = isinstance(positions, Positions) and positions.consecutive
         return cls(values[None] if values.ndim == 1 else values, consecutive)
+
+    @classmethod
+    def led(cls, positions: "PositionsLike") -> "Positions":
+        """Positions, on a line or on a grid, with the leading axis of examples: ``[1|b, t]`` or ``[1|b, t, axes]``."""
+        values = readable(positions)
+        consecutive = isinstance(positions, Positions) and positions.consecutive
+        return cls(values[None] if values.ndim == 1 else values, consecutive)
+
+    def rows(self, start: Int[Array, ""] | int, size: int) -> "Positions":
+        """Those of `size` tokens from number `start` on; there is a leading axis."""
+        return dataclasses.replace(self, values=jax.lax.dynamic_slice_in_dim(self.values, start, size, axis=1))
+
+    def at(self, slots: Int[Array, "#b q"]) -> "Positions":
+        """Those of the tokens in these slots; there is a leading axis."""
+        return Positions(taken(self.values, slots))
 
     @classmethod
     def grid(cls, positions: "PositionsLike") -> Num[Array, "#b t axes"]:
@@ -87,3 +102,11 @@ def interpolated(read: Callable[[Array], Array], where: Array) -> Array:
     low, high = read(below.astype(jnp.int32)), read(jnp.ceil(where).astype(jnp.int32))
     share = (where - below).reshape(where.shape + (1,) * (low.ndim - where.ndim))
     return low + share * (high - low)
+
+
+def taken(x: Array, slots: Int[Array, "#b q"]) -> Array:
+    """Those tokens of ``[1|b, t, ...]`` that stand in these slots, ``[1|b, q, ...]``."""
+    if len(slots) == 1:
+        return x[:, slots[0]]
+    x = jnp.broadcast_to(x, (len(slots), *x.shape[1:]))
+    return jax.vmap(lambda row, chosen: row[chosen])(x, slots)

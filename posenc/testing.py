@@ -20,12 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from posenc.attention import Attention, attend, visibility
+from posenc.attention import Attention, attend
 from posenc.building import assemble
 from posenc.encodings.base import Encoding
 from posenc.options import options_of
 from posenc.positions import Positions
 from posenc.shapes import Array
+from posenc.visibility import visibility
 
 BATCH, TOKENS, WIDTH, HEADS, HEAD_DIM, VALUE_DIM = 2, 6, 12, 2, 8, 6
 CLOSE = 2e-5  # float32, on numbers of size 1

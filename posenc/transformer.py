@@ -1,32 +1,42 @@
 """One transformer for the whole ablation: encodings are handed in, everything else stays as it is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from posenc.attention import Attention, head_width, visibility
+from posenc.attention import Attention, Road, head_width
+from posenc.dropout import dropped
 from posenc.encodings.base import Encoding
-from posenc.positions import PositionsLike
-from posenc.shapes import Array, Bool, Float, Int
+from posenc.positions import PositionsLike, taken
+from posenc.shapes import Array, Float, Int
+from posenc.visibility import Visibility
 
 Norm = Literal["rms", "layer"]
 Placement = Literal["pre", "post"]
+Activation = Literal["gelu", "relu"]
+Site = Literal["embeddings", "weights", "hidden", "branches"]
+SITES: tuple[Site, ...] = ("embeddings", "weights", "hidden", "branches")  # where dropout acts
+
+
+ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {"gelu": jax.nn.gelu, "relu": jax.nn.relu}
 
 
 class MLP(nnx.Module):
-    """Two linear maps with a GELU between."""
+    """Two linear maps with a nonlinearity between."""
 
-    def __init__(self, width: int, hidden: int, *, dropout: float, dtype, param_dtype, rngs: nnx.Rngs):
+    def __init__(
+        self, width: int, hidden: int, *, activation: Activation, dropout: float, dtype, param_dtype, rngs: nnx.Rngs
+    ):
         self.up = nnx.Linear(width, hidden, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
         self.down = nnx.Linear(hidden, width, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.dropout = nnx.Dropout(dropout)
+        self.activation, self.dropout = activation, dropout
 
     def __call__(self, x: Float[Array, "b t m"], *, rngs: nnx.Rngs | None = None) -> Float[Array, "b t m"]:
-        hidden = jax.nn.gelu(self.up(x))
-        return self.down(self.dropout(hidden, deterministic=rngs is None, rngs=rngs))
+        hidden = ACTIVATIONS[self.activation](self.up(x))
+        return self.down(dropped(hidden, self.dropout, rngs))
 
 
 class Block(nnx.Module):
@@ -40,37 +50,46 @@ class Block(nnx.Module):
         head_dim: int | None,
         value_dim: int | None,
         mlp_width: int,
+        activation: Activation,
         norm: Norm,
         placement: Placement,
-        dropout: float,
+        attention: Road,
+        dropout: Mapping[Site, float],
         dtype,
         param_dtype,
         rngs: nnx.Rngs,
     ):
-        kinds = dict(dropout=dropout, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.attention = Attention(width, heads, head_dim=head_dim, value_dim=value_dim, **kinds)
-        self.mlp = MLP(width, mlp_width, **kinds)
+        kinds = dict(dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        self.attention = Attention(
+            width, heads, head_dim=head_dim, value_dim=value_dim, road=attention, dropout=dropout["weights"], **kinds
+        )
+        self.mlp = MLP(width, mlp_width, activation=activation, dropout=dropout["hidden"], **kinds)
         self.attention_norm = make_norm(norm, width, dtype, param_dtype, rngs)
         self.mlp_norm = make_norm(norm, width, dtype, param_dtype, rngs)
-        self.placement = placement
-        self.dropout = nnx.Dropout(dropout)
+        self.placement, self.dropout = placement, dropout["branches"]
 
     def __call__(
         self,
         x: Float[Array, "b t m"],
         positions: PositionsLike,
         encoding: Encoding,
-        visible: Bool[Array, "#b 1 t t"],
+        visible: Visibility,
         *,
+        slots: Int[Array, "#b q"] | None = None,
         rngs: nnx.Rngs | None = None,
-    ) -> Float[Array, "b t m"]:
-        def drop(y: Array) -> Array:
-            return self.dropout(y, deterministic=rngs is None, rngs=rngs)
+    ) -> Float[Array, "b q m"]:
+        """The tokens in these slots, all where it is None, after the layer."""
 
+        def drop(y: Array) -> Array:
+            return dropped(y, self.dropout, rngs)
+
+        asking = x if slots is None else taken(x, slots)
         if self.placement == "pre":
-            x = x + drop(self.attention(self.attention_norm(x), positions, encoding, visible, rngs=rngs))
+            normed = self.attention_norm(x)
+            x = asking + drop(self.attention(normed, positions, encoding, visible, slots=slots, rngs=rngs))
             return x + drop(self.mlp(self.mlp_norm(x), rngs=rngs))
-        x = self.attention_norm(x + drop(self.attention(x, positions, encoding, visible, rngs=rngs)))
+        attended = self.attention(x, positions, encoding, visible, slots=slots, rngs=rngs)
+        x = self.attention_norm(asking + drop(attended))
         return self.mlp_norm(x + drop(self.mlp(x, rngs=rngs)))
 
 
@@ -87,10 +106,14 @@ class Transformer(nnx.Module):
         head_dim: channels of a query or key of one head; width / heads where it is None.
         value_dim: channels of a value of one head; `head_dim` where it is None.
         mlp_width: hidden channels of the MLPs; four times the width where it is None.
+        activation: of the MLPs, "gelu" or "relu".
         causal: whether a token sees only itself and what stands before it.
         norm: "rms" or "layer".
         placement: of the norms: "pre", before attention and MLP, or "post", after the residual sum.
-        dropout: rate in training, on embeddings, attention weights, hidden channels and each residual branch.
+        attention: the road of `attend`: "dense", "blocks", "fused", or "auto".
+        dropout: rate in training.
+        dropout_on: what it acts on: the "embeddings", the attention "weights", the "hidden" channels of the MLPs, and
+            what the residual "branches" add.
         dtype: of activations. Parameters are kept in `param_dtype`; logits are float32.
 
     Raises:
@@ -108,14 +131,18 @@ class Transformer(nnx.Module):
         head_dim: int | None = None,
         value_dim: int | None = None,
         mlp_width: int | None = None,
+        activation: Activation = "gelu",
         causal: bool = True,
         norm: Norm = "rms",
         placement: Placement = "pre",
+        attention: Road = "auto",
         dropout: float = 0.0,
+        dropout_on: tuple[Site, ...] = SITES,
         dtype=jnp.float32,
         param_dtype=jnp.float32,
         rngs: nnx.Rngs,
     ):
+        rates = {site: dropout if site in dropout_on else 0.0 for site in SITES}
         layers = [encodings] * depth if isinstance(encodings, Encoding) else list(encodings)
         check_layers(layers, depth, causal)
         distinct = list({id(encoding): encoding for encoding in layers}.values())
@@ -132,9 +159,11 @@ class Transformer(nnx.Module):
                 head_dim=head_dim or head_width(width, heads),
                 value_dim=value_dim,
                 mlp_width=mlp_width or 4 * width,
+                activation=activation,
                 norm=norm,
                 placement=placement,
-                dropout=dropout,
+                attention=attention,
+                dropout=rates,
                 dtype=dtype,
                 param_dtype=param_dtype,
                 rngs=rngs,
@@ -143,7 +172,7 @@ class Transformer(nnx.Module):
         )
         self.final_norm = make_norm(norm, width, dtype, param_dtype, rngs) if placement == "pre" else None
         self.head = nnx.Linear(width, vocabulary, use_bias=False, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
-        self.dropout = nnx.Dropout(dropout)
+        self.dropout = rates["embeddings"]
 
     def __call__(
         self,
@@ -151,23 +180,27 @@ class Transformer(nnx.Module):
         positions: PositionsLike,
         *,
         lengths: Int[Array, "#b"] | None = None,
+        slots: Int[Array, "#b q"] | None = None,
         rngs: nnx.Rngs | None = None,
-    ) -> Float[Array, "b t v"]:
-        """Logits for every token.
+    ) -> Float[Array, "b q v"]:
+        """Logits over the vocabulary.
 
         Args:
             tokens: padded behind.
             positions: of the tokens, ``[t]`` or ``[1|b, t]``; padding carries the position of a real token.
             lengths: how many tokens of each example are real; all where it is None.
+            slots: the tokens whose logits are wanted; every token's where it is None. The last layer and the head
+                are computed for these alone.
             rngs: for dropout, in training; none in evaluation.
         """
-        visible = visibility(tokens.shape[1], causal=self.causal, lengths=lengths)
+        visible = Visibility(self.causal, lengths)
         x = self.embed(tokens).astype(self.dtype)
         for encoding in self.encodings:
             x = encoding.embeddings(x, positions)
-        x = self.dropout(x, deterministic=rngs is None, rngs=rngs)
-        for block, index in zip(self.blocks, self.encoding_of_layer, strict=True):
-            x = block(x, positions, self.encodings[index], visible, rngs=rngs)
+        x = dropped(x, self.dropout, rngs)
+        wanted = [None] * (len(self.blocks) - 1) + [slots]
+        for block, index, of_layer in zip(self.blocks, self.encoding_of_layer, wanted, strict=True):
+            x = block(x, positions, self.encodings[index], visible, slots=of_layer, rngs=rngs)
         if self.final_norm is not None:
             x = self.final_norm(x)
         return self.head(x).astype(jnp.promote_types(self.dtype, jnp.float32))

@@ -22,7 +22,7 @@ from typing import ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from posenc.positions import Positions
+from posenc.positions import Positions, taken
 from posenc.schemes import Scheme
 from posenc.schemes.base import Needed
 from posenc.shapes import Array, Bool, Int, Key
@@ -81,7 +81,8 @@ class Batch(NamedTuple):
         tokens: what it reads.
         targets: what it should say.
         scored: where that counts: the answer, and its end.
-        lengths: how many tokens of each example are real.
+        lengths: how many tokens of each example are real; one number where all are equally long.
+        slots: those of the answer and its end, where the model is asked, and of padding where an answer is short.
         numbers: which number, counted from 1, a token is a digit of; 0 where of none; None where there are no digits.
         groups: equal ids for tokens that belong together; None where the task does not say.
     """
@@ -89,9 +90,18 @@ class Batch(NamedTuple):
     tokens: Int[Array, "b t"]
     targets: Int[Array, "b t"]
     scored: Bool[Array, "b t"]
-    lengths: Int[Array, "b"]
+    lengths: Int[Array, "#b"]
+    slots: Int[Array, "#b a"]
     numbers: Int[Array, "b t"] | None = None
     groups: Int[Array, "b t"] | None = None
+
+    def alike(self) -> "Batch":
+        """The same, told that all examples are equally long: what depends on the length is done once."""
+        return self._replace(lengths=self.lengths[:1], slots=self.slots[:1])
+
+    def asked(self) -> tuple[Int[Array, "b a"], Bool[Array, "b a"]]:
+        """Targets, and whether they count, in the slots where the model is asked."""
+        return taken(self.targets, self.slots), taken(self.scored, self.slots)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +163,9 @@ class Layout:
         real = self.tokens(length)
         tokens = jnp.where(slot < real, jnp.where(place < 0, at(question, slot), behind), self.special["end"])
         scored = (place >= 0) & (slot < real)
-        return tokens, targets, scored, jnp.asarray(real), self.numbers(tokens, place), self.groups(length, longest)
+        slots = asked + jnp.arange(self.task.answer_length(longest) + self.end)
+        numbers, groups = self.numbers(tokens, place), self.groups(length, longest)
+        return tokens, targets, scored, jnp.asarray(real), slots, numbers, groups
 
     def numbers(self, tokens: Int[Array, "t"], place: Int[Array, "t"]) -> Int[Array, "t"] | None:
         """The digits of each run of them. A blank counts as one, as a digit may belong there; the answer is a run."""
@@ -173,14 +185,10 @@ class Layout:
         return jnp.where(place < 0, at(ids[0], place + self.task.input_length(length)), behind)
 
 
-def positions(scheme: Scheme, key: Key[Array, ""], batch: Batch, lengths: Int[Array, "#b"]) -> Positions:
-    """The positions of a batch's tokens, from a scheme that is handed what it needs.
-
-    Args:
-        lengths: those of the batch, or one of them where all are the same.
-    """
+def positions(scheme: Scheme, key: Key[Array, ""], batch: Batch) -> Positions:
+    """The positions of a batch's tokens, from a scheme that is handed what it needs."""
     given = {} if scheme.needs is None else {scheme.needs: getattr(batch, scheme.needs)}
-    return scheme(key, lengths, batch.tokens.shape[1], len(batch.tokens), **given)
+    return scheme(key, batch.lengths, batch.tokens.shape[1], len(batch.tokens), **given)
 
 
 def at(symbols: Int[Array, "n"], place: Int[Array, "t"]) -> Int[Array, "t"]:

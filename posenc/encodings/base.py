@@ -14,11 +14,11 @@ reach is NaN, never a clamped value; called with some of the queries, a hook giv
 from collections.abc import Callable
 from typing import Literal
 
-import jax
 from flax import nnx
 
 from posenc.positions import PositionsLike
 from posenc.shapes import Array, Bool, Float
+from posenc.softmax import softmax
 
 Kind = Literal["relative", "absolute", "blind"]
 
@@ -79,7 +79,7 @@ class Encoding(nnx.Module):
 
     def weights(self, logits: Float[Array, "b h q k"], visible: Bool[Array, "#b #h q k"]) -> Float[Array, "b h q k"]:
         """How much each query takes from each key; zero where a key is not visible, also where none is."""
-        return jax.nn.softmax(logits, axis=-1, where=visible)
+        return softmax(logits, visible)
 
     def values(
         self,

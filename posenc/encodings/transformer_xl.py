@@ -13,7 +13,7 @@ from flax import nnx
 from posenc.encodings.base import Encoding, parameter
 from posenc.encodings.phase import angles, geometric
 from posenc.encodings.skew import diagonals, on_diagonals, skewed
-from posenc.positions import Positions
+from posenc.positions import distance
 
 
 class TransformerXL(Encoding):
@@ -64,13 +64,12 @@ class TransformerXL(Encoding):
             rows = jnp.einsum("rm,mhd->rhd", waves, self.projection[...])
             position = skewed(jnp.einsum("bqhd,rhd->bhqr", query, rows), k.shape[1])
         else:
-            position = self.apart(query, q_positions, k_positions)
+            position = self.in_pairs(query, distance(q_positions, k_positions))
         return logits + (content + position) * scale
 
-    def apart(self, query, q_positions, k_positions):
-        """The same for any positions: a sine or cosine of m - n is made of those of m and of n."""
-        sine, cosine = jnp.split(jnp.einsum("bqhd,mhd->bqhm", query, self.projection[...]), 2, axis=-1)
-        sin, cos = self.waves(Positions.of(q_positions).values[:, :, None], query.dtype)
-        of_query = jnp.concatenate([cosine * sin - sine * cos, sine * sin + cosine * cos], axis=-1)
-        of_key = jnp.concatenate(self.waves(Positions.of(k_positions).values, query.dtype), axis=-1)
-        return jnp.einsum("bqhm,bkm->bhqk", of_query, of_key)
+    def in_pairs(self, query, r):
+        """The same for any distances."""
+        rows = jnp.einsum("bqkm,mhd->bqkhd", jnp.concatenate(self.waves(r, query.dtype), axis=-1), self.projection[...])
+        if len(rows) == 1:
+            return jnp.einsum("bqhd,qkhd->bhqk", query, rows[0])
+        return jnp.einsum("bqhd,bqkhd->bhqk", query, rows)

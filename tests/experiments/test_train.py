@@ -20,6 +20,7 @@ def tiny_cell(**changes):
     settings = {
         "encoding.name": "rope", "task.name": "reverse", "model.width": 16, "model.depth": 1, "model.heads": 2,
         "train.steps": 40, "train.warmup": 5, "train.batch": 4, "train.max_length": 4, "train.learning_rate": 3e-3,
+        "train.buckets": 1,
         "evaluate.lengths": (2, 4, 6), "evaluate.examples": 16, "evaluate.batch": 8,
     }  # fmt: skip
     config.update_from_flattened_dict(settings | {key.replace("__", "."): value for key, value in changes.items()})
