@@ -68,8 +68,10 @@ class TransformerXL(Encoding):
         return logits + (content + position) * scale
 
     def in_pairs(self, query, r):
-        """The same for any distances."""
-        rows = jnp.einsum("bqkm,mhd->bqkhd", jnp.concatenate(self.waves(r, query.dtype), axis=-1), self.projection[...])
-        if len(rows) == 1:
-            return jnp.einsum("bqhd,qkhd->bhqk", query, rows[0])
-        return jnp.einsum("bqhd,bqkhd->bhqk", query, rows)
+        """The same for any distances, ``[1|b, q, k]``."""
+        waves = jnp.concatenate(self.waves(r, query.dtype), axis=-1)
+        if len(waves) > 1:
+            return jnp.einsum("bqhd,bqkm,mhd->bhqk", query, waves, self.projection[...])
+        # Shared by all examples: one product for each query and head. XLA moves the larger operand unless it is told.
+        rows = jnp.einsum("qkm,mhd->qhdk", waves[0], self.projection[...])
+        return jnp.transpose(jnp.einsum("qhbd,qhdk->qhbk", jnp.transpose(query, (1, 2, 0, 3)), rows), (2, 1, 0, 3))
