@@ -7,6 +7,7 @@ square, for every encoding, also for those that count over keys. "fused" leaves 
 """
 
 import dataclasses
+import typing
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -102,6 +103,8 @@ def chosen(road: Road, encoding: Encoding, queries: Queries, keys: Keys, dropout
     Raises:
         ValueError: the encoding, or what drops weights, cannot take the one that is asked for.
     """
+    if road not in typing.get_args(Road):
+        raise ValueError(f'road is "{road}"; expected one of {", ".join(typing.get_args(Road))}.')
     obstacle = {"blocks": against_blocks(dropout), "fused": against_fused(encoding, queries, keys, dropout)}
     if road != "auto":
         if obstacle.get(road):

@@ -32,7 +32,7 @@ class Dropout:
     key: Key[Array, ""]
 
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
-        kept = words(self.key, x.shape) >= round(self.rate * WORDS)
+        kept = words(self.key, x.shape) >= jnp.uint32(min(round(self.rate * WORDS), WORDS - 1))
         return jnp.where(kept, x / (1 - self.rate), 0).astype(x.dtype)
 
     def of(self, number: Int[Array, ""] | int) -> "Dropout":

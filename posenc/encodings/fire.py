@@ -59,5 +59,6 @@ class FIRE(Encoding):
         m = Positions.of(q_positions).values.astype(c.dtype)[:, :, None]
         end = jnp.maximum(m, jnp.abs(self.multiplier[...] * self.threshold))
         share = jnp.log1p(jnp.abs(c * r)) / (jnp.log1p(jnp.abs(c * end)) + SMALL)
-        hidden = jax.nn.relu(share[..., None] * self.up[0][None, None, None] + self.up_bias[...][None, None, None])
-        return jnp.einsum("bqkf,fh->bhqk", hidden, self.down[...])
+        up, up_bias = (row[...].reshape(1, -1, 1, 1) for row in (self.up, self.up_bias))
+        hidden = jax.nn.relu(share[:, None] * up + up_bias)  # heads and channels first: nothing is to be moved after it
+        return jnp.einsum("bfqk,fh->bhqk", hidden, self.down[...])

@@ -19,6 +19,7 @@ from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
 from posenc.encodings.buckets import log_starts
+from posenc.encodings.skew import bias_of
 from posenc.positions import distance, interpolated
 
 
@@ -77,9 +78,12 @@ class IRPE(Encoding):
     def bias(self, q_positions, k_positions):
         if self.mode == "contextual":
             return None
-        r = distance(q_positions, k_positions)
-        total = sum(term for term in (self.read(self.k_rows, r), self.read(self.q_rows, -r)) if term is not None)
-        return jnp.repeat(jnp.asarray(total)[:, None], self.heads, axis=1)
+
+        def read(r):
+            total = sum(term for term in (self.read(self.k_rows, r), self.read(self.q_rows, -r)) if term is not None)
+            return jnp.repeat(jnp.asarray(total)[..., None], self.heads, axis=-1)
+
+        return bias_of(read, q_positions, k_positions)
 
     def read(self, rows, r):
         """The row, or number, of each distance; None where there is no table."""

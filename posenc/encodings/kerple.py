@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
-from posenc.positions import distance
+from posenc.encodings.skew import bias_of
 
 LEAST = 0.01
 
@@ -45,12 +45,17 @@ class KERPLE(Encoding):
         self.r2 = parameter(rngs, nnx.initializers.uniform(second), (heads,), param_dtype)
 
     def bias(self, q_positions, k_positions):
-        r1 = clipped(self.r1[...], jnp.inf)[None, :, None, None]
-        r2 = clipped(self.r2[...], jnp.inf if self.kernel == "log" else 2.0)[None, :, None, None]
-        r = jnp.abs(distance(q_positions, k_positions))[:, None].astype(r1.dtype)
+        return bias_of(self.at, q_positions, k_positions)
+
+    def at(self, r):
+        """The kernel at each distance, for each head."""
+        size = jnp.abs(r).astype(self.r1.dtype)[..., None]
+        lead = (1,) * r.ndim
+        r1 = clipped(self.r1[...], jnp.inf).reshape(*lead, -1)
+        r2 = clipped(self.r2[...], jnp.inf if self.kernel == "log" else 2.0).reshape(*lead, -1)
         if self.kernel == "log":
-            return -r1 * jnp.log1p(r2 * r)
-        return -r1 * jnp.where(r > 0, jnp.where(r > 0, r, 1) ** r2, 0)  # the gradient of 0^p is not finite
+            return -r1 * jnp.log1p(r2 * size)
+        return -r1 * jnp.where(size > 0, jnp.where(size > 0, size, 1) ** r2, 0)  # the gradient of 0^p is not finite
 
 
 def clipped(x, largest: float):

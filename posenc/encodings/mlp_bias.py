@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
-from posenc.positions import distance
+from posenc.encodings.skew import bias_of
 
 
 class MLPBias(Encoding):
@@ -50,10 +50,12 @@ class MLPBias(Encoding):
         self.last = parameter(rngs, init, (hidden, heads), param_dtype)
 
     def bias(self, q_positions, k_positions):
-        r = distance(q_positions, k_positions).astype(self.first.dtype)[..., None]
-        r = jnp.sign(r) * jnp.log1p(jnp.abs(r)) if self.log else r
-        hidden = jax.nn.silu(r * self.first[0][None, None, None] + self.first_bias[...][None, None, None])
-        hidden = jax.nn.silu(
-            jnp.einsum("bqkf,fg->bqkg", hidden, self.second[...]) + self.second_bias[...][None, None, None]
-        )
-        return jnp.einsum("bqkf,fh->bhqk", hidden, self.last[...])
+        return bias_of(self.network, q_positions, k_positions)
+
+    def network(self, r):
+        """f of each distance, for each head."""
+        x = r.astype(self.first.dtype).reshape(-1, 1)
+        x = jnp.sign(x) * jnp.log1p(jnp.abs(x)) if self.log else x
+        hidden = jax.nn.silu(x @ self.first[...] + self.first_bias[...][None])
+        hidden = jax.nn.silu(hidden @ self.second[...] + self.second_bias[...][None])
+        return (hidden @ self.last[...]).reshape(*r.shape, -1)

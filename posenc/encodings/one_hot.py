@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
-from posenc.positions import Positions
+from posenc.positions import Positions, interpolated
 
 
 class OneHot(Encoding):
@@ -50,18 +50,20 @@ class OneHot(Encoding):
         shape = (width + max_position, width)
         self.projection = parameter(rngs, init, shape, param_dtype) if combine == "append" else None
 
-    def one_hot(self, positions, dtype):
-        """``[1|b, t, max_position]``: a tent of height 1 over the position, so that whole ones have a single one."""
-        values = Positions.of(positions).values.astype(dtype)[..., None]
-        tent = jnp.maximum(1 - jnp.abs(values - jnp.arange(self.max_position, dtype=dtype)[None, None]), 0)
-        return jnp.where((values >= 0) & (values <= self.max_position - 1), tent, jnp.nan)
-
     def embeddings(self, x, positions):
         dtype = jnp.promote_types(x.dtype, jnp.float32)
-        where = self.one_hot(positions, dtype)
+        values = Positions.of(positions).values
         if self.projection is None:
-            out = x + jnp.pad(where, ((0, 0), (0, 0), (0, self.width - self.max_position)))
-        else:
-            content, rows = self.projection[...][: self.width], self.projection[...][self.width :]
-            out = jnp.einsum("btm,mn->btn", x.astype(dtype), content) + jnp.einsum("btp,pn->btn", where, rows)
+            lit = self.read(jnp.eye(self.max_position, dtype=dtype), values)
+            return (x + jnp.pad(lit, ((0, 0), (0, 0), (0, self.width - self.max_position)))).astype(x.dtype)
+        content, rows = self.projection[...][: self.width], self.projection[...][self.width :]
+        out = jnp.einsum("btm,mn->btn", x.astype(dtype), content) + self.read(rows, values)
         return out.astype(x.dtype)
+
+    def read(self, rows, values):
+        """One-hot vectors times rows, ``[1|b, t, n]``: the row that each points at; NaN where there is none."""
+
+        def row(whole):
+            return rows.at[whole].get(mode="fill", fill_value=jnp.nan, wrap_negative_indices=False)
+
+        return interpolated(row, values)

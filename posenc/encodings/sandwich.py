@@ -13,7 +13,7 @@ from flax import nnx
 
 from posenc.encodings.base import Encoding
 from posenc.encodings.phase import angles, geometric
-from posenc.positions import distance
+from posenc.encodings.skew import bias_of
 
 
 class Sandwich(Encoding):
@@ -36,6 +36,9 @@ class Sandwich(Encoding):
         self.heads, self.channels, self.base = heads, channels, base
 
     def bias(self, q_positions, k_positions):
-        r = distance(q_positions, k_positions)
-        waves = jnp.cos(angles(r, geometric(self.channels, self.base), jnp.result_type(float))).sum(-1)
-        return waves[:, None] / (8 * (1 + np.arange(self.heads)) / self.heads).astype(waves.dtype)[None, :, None, None]
+        def read(r):
+            waves = jnp.cos(angles(r, geometric(self.channels, self.base), jnp.result_type(float))).sum(-1)
+            compression = 8 * (1 + np.arange(self.heads)) / self.heads
+            return waves[..., None] / compression.astype(waves.dtype).reshape(*(1,) * r.ndim, -1)
+
+        return bias_of(read, q_positions, k_positions)

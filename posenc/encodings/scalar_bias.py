@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
-from posenc.positions import distance, interpolated
+from posenc.encodings.skew import bias_of
+from posenc.positions import interpolated
 
 
 class ScalarBias(Encoding):
@@ -43,5 +44,8 @@ class ScalarBias(Encoding):
         self.table = parameter(rngs, init, (max_distance - self.least + 1, heads), param_dtype)
 
     def bias(self, q_positions, k_positions):
-        r = jnp.clip(distance(q_positions, k_positions), self.least, self.max_distance)
-        return jnp.moveaxis(interpolated(lambda whole: self.table[...][whole - self.least], r), -1, 1)
+        def read(r):
+            r = jnp.clip(r, self.least, self.max_distance)
+            return interpolated(lambda whole: self.table[...][whole - self.least], r)
+
+        return bias_of(read, q_positions, k_positions)

@@ -18,7 +18,8 @@ from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
 from posenc.encodings.buckets import log_starts
-from posenc.positions import distance, interpolated
+from posenc.encodings.skew import bias_of
+from posenc.positions import interpolated
 
 
 def bucket_starts(buckets: int, max_distance: int) -> list[int]:
@@ -78,5 +79,7 @@ class T5(Encoding):
         return q if self.scaled else (q * q.shape[-1] ** 0.5).astype(q.dtype), k
 
     def bias(self, q_positions, k_positions):
-        rows = interpolated(lambda r: self.table[...][self.bucket(r)], distance(q_positions, k_positions))
-        return jnp.moveaxis(rows, -1, 1)
+        def read(r):
+            return interpolated(lambda whole: self.table[...][self.bucket(whole)], r)
+
+        return bias_of(read, q_positions, k_positions)

@@ -1,0 +1,1 @@
+"""What `experiments.benchmark` measures, one file for each of its commands."""
