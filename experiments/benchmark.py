@@ -16,9 +16,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from experiments.benchmarks import encodings, memory
+from experiments.benchmarks import cell, encodings, memory
 
-COMMANDS = {"encodings": encodings, "memory": memory}
+COMMANDS = {"cell": cell, "encodings": encodings, "memory": memory}
 
 
 class Rows:

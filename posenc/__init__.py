@@ -4,6 +4,8 @@ from posenc import testing
 from posenc.adapter import attention_fn
 from posenc.attention import Attention, attend
 from posenc.building import make, make_layers
+from posenc.cache import Cache
+from posenc.decoding import generate
 from posenc.drawing import draw
 from posenc.encodings import ENCODINGS
 from posenc.encodings.base import Encoding
@@ -17,6 +19,7 @@ __all__ = [
     "ENCODINGS",
     "SCHEMES",
     "Attention",
+    "Cache",
     "Encoding",
     "Positions",
     "Scheme",
@@ -26,6 +29,7 @@ __all__ = [
     "attention_fn",
     "distance",
     "draw",
+    "generate",
     "make",
     "make_layers",
     "options_of",

@@ -50,6 +50,28 @@ class Keys(NamedTuple):
     positions: Positions
     totals: Float[Array, "b k h"] | None = None
 
+    @classmethod
+    def room(cls, like: "Keys", slots: int) -> "Keys":
+        """An empty cache of so many slots for keys like these; an empty slot has the position of the first token."""
+        examples, first = len(like.k), like.positions.values[:, :1]
+
+        def empty(x: Array) -> Array:
+            return jnp.zeros((examples, slots, *x.shape[2:]), x.dtype)
+
+        positions = Positions(jnp.broadcast_to(first, (examples, slots, *first.shape[2:])))
+        return cls(empty(like.k), empty(like.v), positions, None if like.totals is None else empty(like.totals))
+
+    def put(self, new: "Keys", slots: Int[Array, "b t"]) -> "Keys":
+        """With new ones in these slots; those that are past the last slot are left out."""
+
+        def write(old: Array, x: Array) -> Array:
+            return jax.vmap(lambda row, at, x: row.at[at].set(x, mode="drop"))(old, slots, x)
+
+        values = jnp.broadcast_to(new.positions.values, (len(slots), *new.positions.values.shape[1:]))
+        positions = Positions(write(self.positions.values, values.astype(self.positions.values.dtype)))
+        totals = None if self.totals is None or new.totals is None else write(self.totals, new.totals)
+        return Keys(write(self.k, new.k), write(self.v, new.v), positions, totals)
+
     def first(self, count: int) -> "Keys":
         """The first so many of them."""
         totals = None if self.totals is None else self.totals[:, :count]
@@ -281,6 +303,30 @@ class Attention(nnx.Module):
         steps = encoding.steps(x, positions)
         totals = None if steps is None else jnp.cumsum(steps, axis=1)
         return Keys(self.split(self.key(x)), self.split(self.value(x)), positions, totals)
+
+    def extend(
+        self,
+        x: Float[Array, "b t m"],
+        positions: Positions,
+        encoding: Encoding,
+        cache: Keys,
+        slots: Int[Array, "b t"],
+        lengths: Int[Array, "b"],
+    ) -> tuple[Float[Array, "b t m"], Keys]:
+        """What more tokens take from those in a cache, from each other and from themselves; and the cache with them.
+
+        Args:
+            cache: keys as they are before `queries_keys`.
+            slots: where the new ones go.
+            lengths: how many slots are real then.
+        """
+        new = self.keys(jnp.where((slots < lengths[:, None])[:, :, None], x, 0), positions, encoding)
+        if cache.totals is not None and new.totals is not None:
+            before = jnp.take_along_axis(cache.totals, jnp.maximum(slots[:, :1] - 1, 0)[:, :, None], axis=1)
+            new = new._replace(totals=new.totals + jnp.where(slots[:, :1, None] > 0, before, 0))
+        cache = cache.put(new, slots)
+        queries = Queries(self.split(self.query(x)), positions, new.totals)
+        return self.ask(queries, cache, encoding, Visibility(True, lengths, slots), None), cache
 
     def ask(self, queries: Queries, keys: Keys, encoding: Encoding, visible, rngs) -> Float[Array, "b q m"]:
         """Attention, and the projection of what it gives."""

@@ -1,5 +1,6 @@
 """One transformer for the whole ablation: encodings are handed in, everything else stays as it is."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -7,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from posenc.attention import Attention, Road, head_width
+from posenc.attention import Attention, Keys, Road, head_width
+from posenc.cache import Cache
 from posenc.dropout import dropped
 from posenc.encodings.base import Encoding
-from posenc.positions import PositionsLike, taken
+from posenc.positions import Positions, PositionsLike, taken
 from posenc.shapes import Array, Float, Int
 from posenc.visibility import Visibility
 
@@ -91,6 +93,18 @@ class Block(nnx.Module):
         attended = self.attention(x, positions, encoding, visible, slots=slots, rngs=rngs)
         x = self.attention_norm(asking + drop(attended))
         return self.mlp_norm(x + drop(self.mlp(x, rngs=rngs)))
+
+    def extend(self, x, positions, encoding, cache, slots, lengths, room):
+        """More tokens after the layer, and the layer's cache with them in it."""
+        asking = self.attention_norm(x) if self.placement == "pre" else x
+        if cache is None:
+            cache = Keys.room(self.attention.keys(asking, positions, encoding), room)
+        attended, cache = self.attention.extend(asking, positions, encoding, cache, slots, lengths)
+        if self.placement == "pre":
+            x = x + attended
+            return x + self.mlp(self.mlp_norm(x)), cache
+        x = self.attention_norm(x + attended)
+        return self.mlp_norm(x + self.mlp(x)), cache
 
 
 class Transformer(nnx.Module):
@@ -204,6 +218,50 @@ class Transformer(nnx.Module):
         if self.final_norm is not None:
             x = self.final_norm(x)
         return self.head(x).astype(jnp.promote_types(self.dtype, jnp.float32))
+
+    def extend(
+        self,
+        tokens: Int[Array, "b t"],
+        positions: PositionsLike,
+        cache: Cache,
+        *,
+        lengths: Int[Array, "b"] | None = None,
+    ) -> tuple[Float[Array, "b t v"], Cache]:
+        """Logits for more tokens behind those in a cache, and the cache with them in it.
+
+        Args:
+            tokens: padded behind, where examples get unlike numbers of them.
+            positions: of these tokens, ``[t]`` or ``[1|b, t]``.
+            cache: see `posenc.decoding.Cache`; without keys, it is made here.
+            lengths: how many of the tokens of each example are real; all where it is None.
+
+        Returns:
+            What the whole text at once would give. Where the cache has no room for a real token, its example is NaN
+            from there on: nothing is ever overwritten.
+
+        Raises:
+            ValueError: the model is not causal; or the lengths are known, and there is no room.
+        """
+        if not self.causal:
+            raise ValueError(
+                "a bidirectional model has no cache: each further token changes what all earlier ones have seen. "
+                "Call the model on the whole text."
+            )
+        cache, slots = cache.more(tokens.shape, lengths)
+        where = Positions.led(positions)
+        x = self.embed(tokens).astype(self.dtype)
+        for encoding in self.encodings:
+            x = encoding.embeddings(x, where)
+        kept = []
+        for number, (block, index) in enumerate(zip(self.blocks, self.encoding_of_layer, strict=True)):
+            encoding, layer = self.encodings[index], cache.layers[number] if cache.layers else None
+            x, keys = block.extend(x, where, encoding, layer, slots, cache.lengths, cache.room)
+            kept.append(keys)
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        logits = self.head(x).astype(jnp.promote_types(self.dtype, jnp.float32))
+        lost = (slots >= cache.room) & (slots < cache.lengths[:, None])
+        return jnp.where(lost[:, :, None], jnp.nan, logits), dataclasses.replace(cache, layers=kept)
 
 
 def make_norm(norm: Norm, width: int, dtype, param_dtype, rngs: nnx.Rngs) -> nnx.Module:

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 from experiments.config import default_config, expand
-from experiments.train import Trainer, chunks, mean_loss, step_key
+from experiments.train import Trainer, buckets, chunks, mean_loss, step_key
 from posenc import ENCODINGS
 
 SEEDS = jnp.arange(3, dtype=jnp.uint32)
@@ -172,3 +172,49 @@ def test_weight_decay_leaves_the_encodings_alone_where_it_is_told_to():
     assert np.abs(unread[True]).sum() < 0.999 * np.abs(unread[False]).sum()
     for end in ends.values():  # the model's own parameters decay in both: those of the head, too
         assert np.abs(np.asarray(end["head"]["kernel"][...])).sum() < np.abs(start["head"]["kernel"][...]).sum()
+
+
+@pytest.mark.parametrize("scheme", ["in_order", "randomized"])
+def test_short_batches_in_short_arrays_go_the_way_of_long_arrays(scheme):
+    changes = dict(positions__name=scheme, train__max_length=20, task__name="sort")
+    whole, parted = (Trainer(tiny_cell(**changes, train__buckets=n)) for n in (1, 4))
+    assert (whole.buckets, parted.buckets) == ([20], [7, 11, 15, 20])
+    same = (losses_step_by_step(trainer, SEEDS[:1], steps=30) for trainer in (whole, parted))
+    np.testing.assert_allclose(*same, atol=1e-5)
+
+
+def test_a_batch_is_in_the_shortest_arrays_that_hold_it(monkeypatch):
+    asked, original = [], Trainer.gradients_within
+
+    def listening(self, *rest, longest):
+        asked.append(longest)
+        return original(self, *rest, longest=longest)
+
+    trainer = Trainer(tiny_cell(train__max_length=20, train__buckets=4))
+    monkeypatch.setattr(Trainer, "gradients_within", listening)
+    with jax.disable_jit():
+        state = jax.tree.map(lambda leaf: leaf[0], trainer.init(SEEDS[:1]))
+        for length in (1, 7, 8, 15, 16, 20):
+            monkeypatch.setattr(Trainer, "lengths", lambda self, key, step, length=length: jnp.full(4, length))
+            trainer.step(state, 0, 0)
+    assert asked == [7, 7, 11, 15, 20, 20]
+
+
+@pytest.mark.parametrize("length", ["per_batch", "per_example"])
+@pytest.mark.parametrize("pieces", [1, 2, 5, 50])
+def test_array_sizes_hold_every_length_and_fill_whole_registers(length, pieces):
+    cell = tiny_cell(train__length=length, train__buckets=pieces, train__min_length=3, train__max_length=29)
+    sizes = buckets(cell)
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == 29
+    assert len(sizes) == 1 if length == "per_example" or pieces == 1 else len(sizes) > 1
+    for size in sizes[:-1]:  # the next longer string would need another register
+        assert cell.layout.tokens(size) <= 8 * -(-cell.layout.tokens(size) // 8) < cell.layout.tokens(size + 1)
+
+
+def test_only_the_answers_are_asked_for():
+    trainer = Trainer(tiny_cell(task__name="parity"))
+    text = str(jax.make_jaxpr(trainer.advance)(jax.eval_shape(trainer.init, SEEDS), SEEDS, 0, 1))
+    vocabulary, answers, tokens = trainer.cell.layout.vocabulary, 2, trainer.cell.layout.tokens(4)
+    assert f"f32[1,4,{answers},{vocabulary}]" in text
+    assert f"f32[1,4,{tokens},{vocabulary}]" not in text

@@ -207,3 +207,13 @@ def test_keys_and_values_may_differ_in_width():
     transformer = Transformer(5, 16, 1, 2, layers, value_dim=3, rngs=nnx.Rngs(0))
     assert transformer(TOKENS, Positions(jnp.arange(7))).shape == (2, 7, 5)
     assert transformer.encodings[0].value_rows.shape == (33, 3)
+
+
+@pytest.mark.parametrize(("name", "causal"), directions)
+def test_logits_of_some_tokens_are_those_of_all_at_these_tokens(name, causal):
+    transformer, lengths = model(name, causal), jnp.array([7, 5])
+    everything = transformer(TOKENS, jnp.arange(7), lengths=lengths)
+    for slots in (jnp.array([[3, 4]]), jnp.array([[5, 6, 1], [0, 4, 4]])):
+        some = transformer(TOKENS, jnp.arange(7), lengths=lengths, slots=slots)
+        expected = jnp.take_along_axis(everything, jnp.broadcast_to(slots, (2, slots.shape[1]))[:, :, None], axis=1)
+        np.testing.assert_allclose(some, expected, atol=2e-6, rtol=1e-5)
