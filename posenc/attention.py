@@ -160,20 +160,25 @@ def against_fused(encoding: Encoding, queries: Queries, keys: Keys, dropout) -> 
 
 def dense(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
     """The equation, for all queries and keys at once."""
-    mask, between = matrix(visible, queries, keys), (queries.positions, keys.positions)
-    q, k = encoding.queries_keys(queries.q, keys.k, *between)
+    q, k, bias, mask = prepared(encoding, queries, keys, visible)
     dtype = jnp.promote_types(q.dtype, jnp.float32)
     logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=dtype) * q.shape[-1] ** -0.5
-    bias = encoding.bias(*between)
     if bias is not None:
         logits = logits + bias
     if queries.totals is not None and keys.totals is not None:  # without steps there may be totals all the same
         logits = logits + by_head(queries.totals)[:, :, :, None] - by_head(keys.totals)[:, :, None, :]
-    logits = encoding.logits(logits, q, k, *between, mask)
+    logits = encoding.logits(logits, q, k, queries.positions, keys.positions, mask)
     weights = encoding.weights(logits, mask)
     weights = (weights if dropout is None else dropout(weights)).astype(keys.v.dtype)
     out = jnp.einsum("bhqk,bkhd->bqhd", weights, keys.v)
-    return encoding.values(out, weights, keys.v, *between)
+    return encoding.values(out, weights, keys.v, queries.positions, keys.positions)
+
+
+def prepared(encoding: Encoding, queries: Queries, keys: Keys, visible):
+    """Queries and keys as they are multiplied, the bias, and what is visible, written out."""
+    q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)
+    mask = visible.mask(q.shape[1], k.shape[1]) if isinstance(visible, Visibility) else visible
+    return q, k, encoding.bias(queries.positions, keys.positions), mask
 
 
 def in_blocks(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
@@ -208,17 +213,10 @@ def in_blocks(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout
 
 def fused(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
     """The same, with logits and weights left to a kernel."""
-    mask, between = matrix(visible, queries, keys), (queries.positions, keys.positions)
-    q, k = encoding.queries_keys(queries.q, keys.k, *between)
-    bias = encoding.bias(*between)
+    q, k, bias, mask = prepared(encoding, queries, keys, visible)
     bias = None if bias is None else bias.astype(q.dtype)
     out = jax.nn.dot_product_attention(q, k, keys.v, bias=bias, mask=mask)
     return jnp.where(jnp.moveaxis(mask.any(-1, keepdims=True), 1, 2), out, 0)  # a kernel gives the mean of nothing
-
-
-def matrix(visible, queries: Queries, keys: Keys) -> Bool[Array, "#b #h q k"]:
-    """What is visible, written out."""
-    return visible.mask(queries.q.shape[1], keys.k.shape[1]) if isinstance(visible, Visibility) else visible
 
 
 def by_head(totals: Float[Array, "b t h"]) -> Float[Array, "b h t"]:

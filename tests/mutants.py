@@ -31,6 +31,7 @@ class Mutant(NamedTuple):
 
 FORMULA, TEXTBOOK = "tests/posenc/test_reference.py -k", "tests/posenc/test_textbook.py -k"
 FAR = "tests/posenc/test_far_out.py -k"
+DECODING, ROADS = "tests/posenc/test_decoding.py -k", "tests/posenc/test_roads.py -k"
 MUTANTS = [
     Mutant(
         "ALiBi's first slope is 1", "paiml/aprender#2143", "posenc/encodings/alibi.py",
@@ -72,14 +73,14 @@ MUTANTS = [
     ),
     Mutant(
         "every query at position 0", "Blaizzy/mlx-vlm#1983", "posenc/attention.py",
-        "q, k = encoding.queries_keys(q, k, q_positions, k_positions)",
-        "q, k = encoding.queries_keys(q, k, 0 * jnp.asarray(getattr(q_positions, 'values', q_positions)), k_positions)",
+        "q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)",
+        "q, k = encoding.queries_keys(queries.q, keys.k, 0 * queries.positions.values, keys.positions)",
         f"{FORMULA} rope",
     ),
     Mutant(
         "queries one position too far", "fla-org/flash-linear-attention#766", "posenc/attention.py",
-        "q, k = encoding.queries_keys(q, k, q_positions, k_positions)",
-        "q, k = encoding.queries_keys(q, k, 1 + jnp.asarray(getattr(q_positions, 'values', q_positions)), k_positions)",
+        "q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)",
+        "q, k = encoding.queries_keys(queries.q, keys.k, 1 + queries.positions.values, keys.positions)",
         f"{FORMULA} rope",
     ),
     Mutant(
@@ -127,13 +128,12 @@ MUTANTS = [
     ),
     Mutant(
         "mask put on after the softmax", "mask", "posenc/encodings/base.py",
-        "return jax.nn.softmax(logits, axis=-1, where=visible)",
-        "return jax.numpy.where(visible, jax.nn.softmax(logits, axis=-1), 0)", f"{FORMULA} none",
+        "return softmax(logits, visible)", "return softmax(logits, visible | True) * visible", f"{FORMULA} none",
     ),
     Mutant(
         "mask of -1e4 beside large logits", "mask", "posenc/encodings/base.py",
-        "return jax.nn.softmax(logits, axis=-1, where=visible)",
-        "return jax.nn.softmax(logits + jax.numpy.where(visible, 0.0, -1e4), axis=-1)", "tests/posenc",
+        "return softmax(logits, visible)", "return softmax(logits - 1e4 * (1 - visible), visible | True)",
+        "tests/posenc",
     ),
     Mutant(
         "scaled twice", "1/sqrt(d)", "posenc/attention.py", "* q.shape[-1] ** -0.5", "* q.shape[-1] ** -1.0",
@@ -154,8 +154,8 @@ MUTANTS = [
     ),
     Mutant(
         "tested in training mode", "dropout", "experiments/evaluate.py",
-        "(batch.tokens, where, lengths=batch.lengths[:1])",
-        "(batch.tokens, where, lengths=batch.lengths[:1], rngs=nnx.Rngs(0))", "tests/experiments/test_evaluate.py",
+        "lengths=batch.lengths, slots=batch.slots)", "lengths=batch.lengths, slots=batch.slots, rngs=nnx.Rngs(0))",
+        "tests/experiments/test_evaluate.py",
     ),
     Mutant(
         "tested at no more than the trained length", "lengths", "experiments/evaluate.py",
@@ -165,7 +165,7 @@ MUTANTS = [
     ),
     Mutant(
         "loss averaged over padding", "loss", "experiments/train.py",
-        "return jnp.sum(losses, where=batch.scored) / jnp.sum(batch.scored)", "return jnp.mean(losses)",
+        "return jnp.sum(losses, where=scored) / jnp.sum(scored)", "return jnp.mean(losses)",
         "tests/experiments/test_train.py",
     ),
     Mutant(
@@ -202,12 +202,47 @@ MUTANTS = [
         "YaRN without its attention factor", "0.1 ln s + 1", "posenc/encodings/scaling.py",
         "return 0.1 * math.log(self.factor) + 1", "return 1.0", f"{FORMULA} rope",
     ),
+    Mutant(
+        "decoding with a cache forgets its offset", "RobertCsordas/moeut#6", "posenc/cache.py",
+        "slots = self.lengths[:, None] + jnp.arange(tokens)[None]",
+        "slots = 0 * self.lengths[:, None] + jnp.arange(tokens)[None]", f"{DECODING} token_by_token",
+    ),
+    Mutant(
+        "the counter of a cache taken for a position", "rajveer43/VeloxQuant-MLX#389", "posenc/decoding.py",
+        "position = Positions(taken(where.values, cache.lengths[:, None]))",
+        "position = Positions(cache.lengths[:, None])", f"{DECODING} positions",
+    ),
+    Mutant(
+        "a cache keeps keys that are turned already", "cache", "posenc/attention.py",
+        "cache = cache.put(new, slots)",
+        "cache = cache.put(new._replace(k=encoding.queries_keys(new.k, new.k, positions, positions)[1]), slots)",
+        f"{DECODING} token_by_token",
+    ),
+    Mutant(
+        "a full cache overwrites its last slot", "cache", "posenc/attention.py",
+        'row.at[at].set(x, mode="drop")', 'row.at[at].set(x, mode="clip")', f"{DECODING} past_its_end",
+    ),
+    Mutant(
+        "running totals begin anew behind a cache", "cache", "posenc/attention.py",
+        "jnp.where(slots[:, :1, None] > 0, before, 0)", "0 * before", f"{DECODING} token_by_token",
+    ),
+    Mutant(
+        "the last, ragged block is left out", "blocks", "posenc/attention.py",
+        "start = jnp.minimum(number * size, total - size)", "start = number * size", f"{ROADS} blocks",
+    ),
+    Mutant(
+        "a block sees as far as the one before it", "blocks", "posenc/attention.py",
+        "for less in [0, *extents[:-1]]", "for less in [0, *extents[1:]]", f"{ROADS} blocks",
+    ),
+    Mutant(
+        "every block drops the same", "dropout", "posenc/attention.py",
+        "dropout.of(number)", "dropout", f"{ROADS} blocks_drop",
+    ),
 ]  # fmt: skip
 
 WAITING = {
-    "decoding with a cache forgets its offset": "there is no cache yet",
     "positions from the slot where padding stands in front": "padding stands behind so far",
-    "the eviction counter of a cache taken for a position": "there is no cache yet",
+    "the eviction counter of a cache taken for a position": "a cache evicts nothing so far",
     "T5's bias in cross-attention": "there is no encoder-decoder yet",
     "random keys not restored on resume": "a cell is not resumed halfway yet",
 }
