@@ -168,22 +168,12 @@ class Transformer(nnx.Module):
         )
         self.blocks = nnx.List(
             Block(
-                width,
-                heads,
-                head_dim=head_dim or head_width(width, heads),
-                value_dim=value_dim,
-                mlp_width=mlp_width or 4 * width,
-                activation=activation,
-                norm=norm,
-                placement=placement,
-                attention=attention,
-                dropout=rates,
-                dtype=dtype,
-                param_dtype=param_dtype,
-                rngs=rngs,
+                width, heads, head_dim=head_dim or head_width(width, heads), value_dim=value_dim,
+                mlp_width=mlp_width or 4 * width, activation=activation, norm=norm, placement=placement,
+                attention=attention, dropout=rates, dtype=dtype, param_dtype=param_dtype, rngs=rngs,
             )
             for _ in range(depth)
-        )
+        )  # fmt: skip
         self.final_norm = make_norm(norm, width, dtype, param_dtype, rngs) if placement == "pre" else None
         self.head = nnx.Linear(width, vocabulary, use_bias=False, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
         self.dropout = rates["embeddings"]

@@ -54,8 +54,11 @@ class MLPBias(Encoding):
 
     def network(self, r):
         """f of each distance, for each head."""
-        x = r.astype(self.first.dtype).reshape(-1, 1)
+        x = r.astype(self.first.dtype)[..., None]
         x = jnp.sign(x) * jnp.log1p(jnp.abs(x)) if self.log else x
-        hidden = jax.nn.silu(x @ self.first[...] + self.first_bias[...][None])
-        hidden = jax.nn.silu(hidden @ self.second[...] + self.second_bias[...][None])
-        return (hidden @ self.last[...]).reshape(*r.shape, -1)
+        first, first_bias, second_bias = (
+            row.reshape(*(1,) * r.ndim, -1) for row in (self.first[0], self.first_bias[...], self.second_bias[...])
+        )
+        hidden = jax.nn.silu(x * first + first_bias)
+        hidden = jax.nn.silu(jnp.einsum("...f,fg->...g", hidden, self.second[...]) + second_bias)
+        return jnp.einsum("...f,fh->...h", hidden, self.last[...])

@@ -11,6 +11,7 @@ from flax import nnx
 from experiments.evaluate import Evaluator, bucket, count
 from experiments.train import Trainer
 from posenc import ENCODINGS
+from posenc.positions import taken
 from tests.experiments.test_train import SEEDS, tiny_cell
 
 
@@ -124,7 +125,7 @@ def test_counts_are_those_of_a_loop():
     noise = jax.random.normal(jax.random.key(1), answer.shape) * 2
     noise = noise.at[3].set(0)  # the last example is right,
     noise = noise.at[3, :, 0].add(jnp.where(batch.scored[3], 0, 99.0))  # but where nobody asks
-    sums = count(answer + noise, batch)
+    sums = count(taken(answer + noise, batch.slots), batch)
     said = np.asarray((answer + noise).argmax(-1))
     examples = [
         [said[b, t] == batch.targets[b, t] for t in range(said.shape[1]) if batch.scored[b, t]] for b in range(4)
@@ -147,7 +148,9 @@ def test_logits_that_are_not_finite_are_wrong():
     cell = tiny_cell()
     batch = cell.layout.batch(jax.random.key(0), jnp.array([2]), 2)
     broken = jnp.full((*batch.tokens.shape, cell.layout.vocabulary), jnp.nan)
-    sums = count(broken, batch._replace(targets=jnp.zeros_like(batch.targets)))  # argmax of NaN is 0
+    sums = count(
+        taken(broken, batch.slots), batch._replace(targets=jnp.zeros_like(batch.targets))
+    )  # argmax of NaN is 0
     assert (sums.exact, sums.right) == (0, 0)
 
 

@@ -14,11 +14,16 @@ ORDER = [
     "shapes",
     "options",
     "positions",
+    "visibility",
+    "dropout",
+    "softmax",
     "schemes",
     "encodings",
     "building",
     "attention",
+    "cache",
     "transformer",
+    "decoding",
     "testing",
     "adapter",
     "drawing",
@@ -37,6 +42,8 @@ EXPERIMENTS = [
     "progress",
     "ablate",
     "matrix",
+    "benchmarks",
+    "benchmark",
 ]
 ALLOWED = {"jax", "flax", "jaxtyping", "numpy", "posenc"}  # NumPy comes with jax
 
@@ -86,7 +93,7 @@ def test_encodings_import_neither_attention_nor_each_other():
         if path.stem != "__init__":
             ours = {name.rsplit(".", 1)[0] for name in imports(path) if name.startswith("posenc")}
             part = {"posenc.encodings.t5"} if path.stem == "tupe" else set()  # its second half is T5's bias
-            assert ours <= SHARED | part | {"posenc.positions", "posenc.shapes"}, path
+            assert ours <= SHARED | part | {"posenc.positions", "posenc.shapes", "posenc.softmax"}, path
     assert not {n for n in imports(ROOT / "posenc" / "attention.py") if n.startswith("posenc.encodings")} - {
         "posenc.encodings.base.Encoding"
     }
