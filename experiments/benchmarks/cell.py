@@ -92,11 +92,17 @@ def peer(python: str, name: str, lengths: np.ndarray, count: int):
     command = [python, "-m", "experiments.benchmarks.peers", name]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
 
+    def answer() -> list[float]:
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{' '.join(command)} has ended. Install what it says is missing.")
+        return json.loads(line)
+
     def ask(some: list[int]) -> list[float]:
         print(json.dumps(some), file=process.stdin, flush=True)
-        return json.loads(process.stdout.readline())
+        return answer()
 
-    process.stdout.readline()
+    answer()  # it is ready
     distinct = sorted({int(length) for length in lengths})
     first, second = ask(distinct), ask(distinct)
     return lambda number: ask(lengths[number * count : (number + 1) * count].tolist()), sum(first) - sum(second)

@@ -15,13 +15,13 @@ BATCH, WIDTH, DEPTH, HEADS, DROPOUT, REACH = 128, 64, 5, 8, 0.1, 2048
 
 
 def x_transformers():
-    """PyTorch: x-transformers' encoder with rotary positions; norms behind the sums and dropout where ours are."""
+    """PyTorch: x-transformers' encoder with rotary positions and its GELU, norms and dropout where ours are."""
     import torch
     from x_transformers import Encoder, TransformerWrapper
 
     layers = Encoder(
         dim=WIDTH, depth=DEPTH, heads=HEADS, attn_dim_head=WIDTH // HEADS, rotary_pos_emb=True, pre_norm=False,
-        ff_relu=True, attn_sublayer_dropout=DROPOUT, ff_sublayer_dropout=DROPOUT,
+        attn_sublayer_dropout=DROPOUT, ff_sublayer_dropout=DROPOUT,
     )  # fmt: skip
     model = TransformerWrapper(num_tokens=5, max_seq_len=REACH, attn_layers=layers, use_abs_pos_emb=False)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
