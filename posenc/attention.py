@@ -100,7 +100,7 @@ def attend(
         visible: what a query may see. A `Visibility` takes no memory; a matrix takes as much as the logits of a head.
         q_totals, k_totals: running totals of the encoding's `steps`, where it takes any.
         dropout: applied to the weights. A function that is no `Dropout` is given all of them: "dense" only.
-        road: "dense", "blocks" or "fused"; "auto" decides by the number of logits and the machine.
+        road: "dense", "blocks" or "fused"; "auto" decides between the first two by the number of logits.
 
     Returns:
         The same on each road, up to rounding, for queries that are no padding.
@@ -132,8 +132,6 @@ def chosen(road: Road, encoding: Encoding, queries: Queries, keys: Keys, dropout
         if obstacle.get(road):
             raise ValueError(f'attention cannot take the road "{road}": {obstacle[road]} Use "auto" or "dense".')
         return road
-    if not obstacle["fused"] and jax.default_backend() == "gpu":
-        return "fused"
     many = queries.q.shape[0] * queries.q.shape[2] * queries.q.shape[1] * keys.k.shape[1] > MANY
     return "blocks" if many and not obstacle["blocks"] else "dense"
 
