@@ -1,5 +1,7 @@
 """What an encoding adds to a model, counted by hand."""
 
+import functools
+
 import pytest
 
 from experiments.config import default_config, expand
@@ -20,6 +22,12 @@ def cell(name, **fields):
     return expand(config)[0]
 
 
+@functools.cache
+def cost_of(name):
+    """With the encoding's defaults."""
+    return cost(cell(name))
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "parameters"),
     [
@@ -36,22 +44,22 @@ def cell(name, **fields):
 def test_parameters_are_those_of_the_encoding(name, fields, parameters):
     found = cost(cell(name, **fields))
     assert found.added_parameters == parameters
-    assert found.parameters - parameters == cost(cell("none")).parameters
+    assert found.parameters - parameters == cost_of("none").parameters
 
 
 def test_arithmetic_is_counted_against_the_same_model_without_an_encoding():
-    plain = cost(cell("none"))
+    plain = cost_of("none")
     tokens = cell("none").layout.tokens(6)
     least = DEPTH * (2 * tokens * 12 * WIDTH**2 + 2 * 2 * tokens**2 * WIDTH)  # projections, and products of attention
     assert least < plain.flops < 2 * least
     assert plain.added_flops == 0
-    learned = cost(cell("learned"))
+    learned = cost_of("learned")
     assert tokens * WIDTH <= learned.flops - plain.flops < 4 * tokens * WIDTH  # a sum for each number, and indices
-    shaw = cost(cell("shaw"))
+    shaw = cost_of("shaw")
     terms = DEPTH * 2 * 2 * tokens**2 * WIDTH  # a product with each row, and a sum of them
     assert terms < shaw.flops - plain.flops < 2.5 * terms
 
 
 @pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "none"])
 def test_no_encoding_is_free(name):
-    assert cost(cell(name)).added_flops > 0
+    assert cost_of(name).added_flops > 0

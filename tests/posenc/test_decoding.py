@@ -1,5 +1,7 @@
 """A decoder that reads token by token, with a cache, is the decoder that reads the whole text at once."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +35,17 @@ def compiled(transformer, function):
     return lambda *rest: program(parameters, *rest)
 
 
+@functools.cache
+def decoder(name, placement="pre"):
+    """A loud model and two programs of it: that reads on behind a cache, and that reads a whole text."""
+    transformer = loud(model(name, placement=placement))
+
+    def read(transformer, tokens, positions, cache, lengths=None):
+        return transformer.extend(tokens, positions, cache, lengths=lengths)
+
+    return compiled(transformer, read), compiled(transformer, Transformer.__call__)
+
+
 def close(found, expected):
     np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
 
@@ -40,11 +53,10 @@ def close(found, expected):
 @every_encoding
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_token_by_token_gives_the_logits_of_the_whole_text(name, placement):
-    transformer = loud(model(name, placement=placement))
+    read, whole = decoder(name, placement)
     places = jnp.array([3, 4, 5, 9, 10, 12, 20])
-    expected = transformer(TEXT, places)
+    expected = whole(TEXT, places)
 
-    read = compiled(transformer, Transformer.extend)
     logits, cache = read(TEXT[:, :3], places[:3], Cache.empty(2, 8))
     close(logits, expected[:, :3])
     for t in range(3, 7):
@@ -55,13 +67,13 @@ def test_token_by_token_gives_the_logits_of_the_whole_text(name, placement):
 
 @every_encoding
 def test_prompts_of_unlike_lengths_share_a_cache(name):
-    transformer, lengths = loud(model(name)), jnp.array([4, 2])
-    logits, cache = transformer.extend(TEXT[:, :4], jnp.arange(4), Cache.empty(2, 6), lengths=lengths)
+    (read, whole), lengths = decoder(name), jnp.array([4, 2])
+    logits, cache = read(TEXT[:, :4], jnp.arange(4), Cache.empty(2, 6), lengths)
     following = jnp.array([[3], [1]])
-    logits, cache = transformer.extend(following, lengths[:, None], cache)
+    logits, cache = read(following, lengths[:, None], cache)
     for example, length in enumerate(lengths.tolist()):
         alone = jnp.concatenate([TEXT[example, :length], following[example]])[None]
-        close(logits[example, 0], transformer(alone, jnp.arange(length + 1))[0, -1])
+        close(logits[example, 0], whole(alone, jnp.arange(length + 1))[0, -1])
 
 
 def test_keys_are_kept_as_they_are_before_they_are_turned():

@@ -1,5 +1,7 @@
 """The one transformer, with every encoding in it."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,9 +27,15 @@ def model(name="rope", causal=True, depth=2, seed=0, options=None, **settings):
     return Transformer(5, 16, depth, 2, layers, causal=causal, rngs=rngs, **settings)
 
 
+@functools.cache
+def usual(name, causal=True):
+    """The same without anything special, made once for all tests that only ask it."""
+    return model(name, causal)
+
+
 @every_encoding
 def test_a_decoder_does_not_see_the_future_by_gradient(name):
-    graph, state = nnx.split(model(name), nnx.Param)
+    graph, state = nnx.split(usual(name), nnx.Param)
     outputs = jax.jacobian(lambda state: nnx.merge(graph, state)(jnp.arange(5)[None], jnp.arange(5))[0])(state)
     jacobian = nnx.to_pure_dict(outputs)["embed"]["embedding"]  # t v rows m; token i is row i of the table
     reach = jnp.abs(jacobian).sum((1, 3))
@@ -38,7 +46,7 @@ def test_a_decoder_does_not_see_the_future_by_gradient(name):
 
 @pytest.mark.parametrize(("name", "causal"), directions)
 def test_padding_and_bucket_change_nothing(name, causal):
-    transformer = model(name, causal)
+    transformer = usual(name, causal)
     alone = transformer(TOKENS[:, :4], jnp.arange(4))
     for bucket in (5, 7):
         padded = posenc.SCHEMES["in_order"]()(jax.random.key(0), jnp.array([4]), bucket)
@@ -57,7 +65,7 @@ def test_a_learned_table_of_exactly_the_longest_length_works_inside_a_larger_buc
 
 @every_encoding
 def test_examples_of_different_lengths_share_a_batch(name):
-    transformer, lengths = model(name), jnp.array([7, 3])
+    transformer, lengths = usual(name), jnp.array([7, 3])
     together = transformer(TOKENS, jnp.minimum(jnp.arange(7)[None], lengths[:, None] - 1), lengths=lengths)
     for example, length in enumerate([7, 3]):
         alone = transformer(TOKENS[example : example + 1, :length], jnp.arange(length))
@@ -66,7 +74,7 @@ def test_examples_of_different_lengths_share_a_batch(name):
 
 @every_encoding
 def test_lengths_and_positions_share_one_compilation(name):
-    graph, state = nnx.split(model(name))
+    graph, state = nnx.split(usual(name))
     traces = []
 
     @jax.jit
@@ -81,7 +89,7 @@ def test_lengths_and_positions_share_one_compilation(name):
 
 @every_encoding
 def test_every_parameter_of_the_model_gets_a_gradient(name):
-    graph, state = nnx.split(model(name), nnx.Param)
+    graph, state = nnx.split(usual(name), nnx.Param)
     gradients = jax.grad(lambda s: jnp.sum(nnx.merge(graph, s)(TOKENS, jnp.arange(7)) ** 2))(state)
     for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
         assert jnp.all(jnp.isfinite(gradient)), path
@@ -211,7 +219,7 @@ def test_keys_and_values_may_differ_in_width():
 
 @pytest.mark.parametrize(("name", "causal"), directions)
 def test_logits_of_some_tokens_are_those_of_all_at_these_tokens(name, causal):
-    transformer, lengths = model(name, causal), jnp.array([7, 5])
+    transformer, lengths = usual(name, causal), jnp.array([7, 5])
     everything = transformer(TOKENS, jnp.arange(7), lengths=lengths)
     for slots in (jnp.array([[3, 4]]), jnp.array([[5, 6, 1], [0, 4, 4]])):
         some = transformer(TOKENS, jnp.arange(7), lengths=lengths, slots=slots)
