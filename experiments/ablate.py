@@ -21,9 +21,10 @@ from rich.console import Console
 
 from experiments import report, results
 from experiments.cells import Cell
+from experiments.compiling import keep_programs
 from experiments.config import check_seeds, expand
 from experiments.cost import cost
-from experiments.evaluate import Evaluator
+from experiments.evaluate import evaluator_of
 from experiments.progress import View
 from experiments.results import CellFolder
 from experiments.settings import literal
@@ -101,7 +102,7 @@ def run(folder: CellFolder, seeds: list[int], view: View) -> None:
     twin = folder.twin(seeds)
     parameters, training = train(cell, seeds, view) if twin is None else twin.trained(seeds)
     rows, price = [], cost(cell)
-    for length, metrics in Evaluator(cell)(parameters):
+    for length, metrics in evaluator_of(cell)(parameters):
         values = {name: np.asarray(value) for name, value in metrics.items()}
         rows += results.rows_of(cell, seeds, length, values, price)
     trained_in = (twin or folder).path.name
@@ -143,6 +144,7 @@ def main(argv: list[str]) -> None:
         asked, missing = plan(CONFIG.value, Path(RESULTS.value))
     except ValueError as error:
         fail(str(error))
+    keep_programs()
     try:
         execute(asked, missing, Path(RESULTS.value), Console())
     except KeyboardInterrupt:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
 from flax import nnx
 
 import posenc
@@ -125,6 +126,7 @@ class Cell:
             attention=model.attention,
             dropout=model.dropout,
             dropout_on=model.dropout_on,
+            dtype=jnp.dtype(model.dtype),
             rngs=rngs,
         )
 

@@ -7,6 +7,7 @@ prefix back.
 """
 
 import functools
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ import optax
 from flax import nnx
 
 from experiments.cells import Cell
+from experiments.devices import over_batch, over_seeds
 from experiments.tasks import Batch, positions
-from experiments.train import over_seeds
 from posenc.shapes import Array, Float, Int, Key
 
 METRICS = ("exact_match", "token_accuracy", "loss")
@@ -38,11 +39,23 @@ class Sums(NamedTuple):
         return dict(zip(METRICS, values, strict=True))
 
 
+def evaluator_of(cell: Cell) -> "Evaluator":
+    """The evaluator of a cell: that of another one, if there was one that differs in training alone."""
+    test = cell.config["positions"]["test"]
+    return evaluator(json.dumps({**cell.config, "train": {}, "positions": test | {"test": test}}))
+
+
+@functools.lru_cache(maxsize=16)
+def evaluator(config: str) -> "Evaluator":
+    """The evaluator of a cell's configuration, kept while the last few are in use."""
+    return Evaluator(Cell(json.loads(config)))
+
+
 class Evaluator:
     """The evaluation of one cell.
 
     Args:
-        cell: what to evaluate.
+        cell: what to evaluate; how it was trained is not looked at.
     """
 
     def __init__(self, cell: Cell):
@@ -61,9 +74,10 @@ class Evaluator:
         self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], *, longest: int
     ) -> dict[str, Array]:
         """The metrics of each seed at one length, in arrays for `longest`."""
-        return over_seeds(lambda one: self.sums(one, key, length, longest), parameters).metrics()
+        one = functools.partial(self.sums, key=key, length=length, longest=longest)
+        return over_seeds(one, self.cell.evaluate.batch, parameters).metrics()
 
-    def sums(self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], longest: int) -> Sums:
+    def sums(self, parameters: nnx.State, *, key: Key[Array, ""], length: Int[Array, ""], longest: int) -> Sums:
         """Over all examples of one length, a batch at a time, for one seed."""
         batches = self.cell.evaluate.examples // self.cell.evaluate.batch
         one = functools.partial(self.batch_sums, parameters, length=length, longest=longest)
@@ -74,7 +88,7 @@ class Evaluator:
         """Over one batch."""
         batch_key, positions_key = jax.random.split(key)
         size = self.cell.evaluate.batch
-        batch = self.cell.layout.batch(batch_key, jnp.full(size, length), longest).alike()
+        batch = over_batch(self.cell.layout.batch(batch_key, jnp.full(size, length), longest)).alike()
         where = positions(self.cell.schemes[1], positions_key, batch)
         model = nnx.merge(self.graph, parameters)
         logits = model(batch.tokens, where, lengths=batch.lengths, slots=batch.slots)

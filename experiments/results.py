@@ -30,7 +30,7 @@ from orbax.checkpoint import v1 as ocp
 
 from experiments.cells import Cell
 from experiments.cost import Cost
-from experiments.train import Trainer
+from experiments.train import program_of
 
 COLUMNS = (
     "cell",  # name of the cell's folder
@@ -163,7 +163,7 @@ class CellFolder:
         together = next((seeds for seeds in self.status()["blocks"] if seed in seeds), None)
         if together is None:
             raise KeyError(f"{self.path} has no results of seed {seed}; done are {self.done()}.")
-        one = jax.eval_shape(Trainer(self.cell).init_one, 0).parameters
+        one = jax.eval_shape(program_of(self.cell).parameters, 0)
         here = jax.sharding.SingleDeviceSharding(jax.devices()[0])  # wherever it was saved
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((len(together), *x.shape), x.dtype, sharding=here), nnx.to_pure_dict(one)

@@ -25,6 +25,7 @@ class Model:
         attention: the road it takes, "dense", "blocks" or "fused"; "auto" decides by the number of logits.
         dropout: rate, in training only.
         dropout_on: what is dropped of "embeddings", attention "weights", "hidden" channels and residual "branches".
+        dtype: of activations, "float32" or "bfloat16"; parameters, angles, logits, loss and optimiser are float32.
     """
 
     architecture: Architecture = "decoder"
@@ -38,6 +39,7 @@ class Model:
     attention: Road = "auto"
     dropout: float = 0.0
     dropout_on: tuple[Site, ...] = SITES
+    dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self):
         at_least("model", self, 1, "width", "depth", "heads")

@@ -2,13 +2,14 @@
 
 A step draws its batch inside the program, from its seed and its number alone: there is no input pipeline, and nothing
 to remember between steps but parameters, optimiser and the number. Lengths are traced, arrays are as long as the
-longest training length needs, so one compilation serves all lengths.
+longest training length needs, so one compilation serves all lengths. It serves all learning rates too: what changes no
+shape is an argument (`Numbers`), and cells that differ in nothing else share a `Program`.
 """
 
 import functools
 import itertools
+import json
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -17,17 +18,35 @@ import optax
 from flax import nnx
 
 from experiments.cells import Cell
+from experiments.devices import over_batch, over_seeds, spread
+from experiments.settings import Train
 from experiments.tasks import Batch, positions
 from posenc.shapes import Array, Float, Int, Key
 
 LANES = 8  # numbers of 32 bits in a vector register
 
 
+class Numbers(NamedTuple):
+    """The settings of training that change no shape."""
+
+    learning_rate: Float[Array, "*s"]
+    warmup: Float[Array, "*s"]
+    steps: Float[Array, "*s"]
+    weight_decay: Float[Array, "*s"]
+    clip: Float[Array, "*s"]
+
+    @classmethod
+    def of(cls, train: Train, seeds: int | tuple[()]) -> "Numbers":
+        """Those of a cell, for each of so many seeds."""
+        return cls(*(jnp.full(seeds, getattr(train, name), jnp.float32) for name in cls._fields))
+
+
 class State(NamedTuple):
-    """What training carries from step to step."""
+    """What training carries from step to step, and what it was told."""
 
     parameters: nnx.State
     optimizer: optax.OptState
+    numbers: Numbers
 
 
 class Keys(NamedTuple):
@@ -47,17 +66,54 @@ class Trainer:
     """
 
     def __init__(self, cell: Cell):
+        self.cell, self.program = cell, program_of(cell)
+        self.advance = self.program.advance
+
+    def init(self, seeds: Int[Array, "s"]) -> State:
+        """The states before the first step."""
+        return self.program.init(seeds, Numbers.of(self.cell.train, len(seeds)))
+
+
+def program_of(cell: Cell) -> "Program":
+    """The program of a cell: that of another one, if there was one that differs in `Numbers` or in testing alone."""
+    numbers = {name: getattr(Train(), name) for name in Numbers._fields}
+    positions = cell.training["positions"]
+    testing = {"evaluate": {}, "positions": positions | {"test": positions}}
+    return program(json.dumps({**cell.config, **testing, "train": {**cell.config["train"], **numbers}}))
+
+
+@functools.lru_cache(maxsize=16)
+def program(config: str) -> "Program":
+    """The program of a cell's configuration, kept while the last few are in use."""
+    return Program(Cell(json.loads(config)))
+
+
+class Program:
+    """What is compiled to train a cell.
+
+    Args:
+        cell: what to train; its `Numbers` are not looked at.
+    """
+
+    def __init__(self, cell: Cell):
         self.cell = cell
-        self.optimizer = make_optimizer(cell)
         self.buckets = buckets(cell)
         self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
-        self.init = jax.vmap(self.init_one)
         self.advance = jax.jit(self.advance_all, donate_argnums=0)
 
-    def init_one(self, seed: Int[Array, ""]) -> State:
-        """The state before the first step. `init` takes an array of seeds."""
-        _, parameters = nnx.split(self.cell.transformer(nnx.Rngs(seed_key(seed, "init"))), nnx.Param)
-        return State(parameters, self.optimizer.init(parameters))
+    def init(self, seeds: Int[Array, "s"], numbers: Numbers) -> State:
+        """The states before the first step."""
+        return spread(jax.vmap(self.init_one)(seeds, numbers), self.cell.train.batch)
+
+    def init_one(self, seed: Int[Array, ""], numbers: Numbers) -> State:
+        """The same for one seed."""
+        parameters = self.parameters(seed)
+        copies = jax.tree.map(jnp.copy, numbers)  # `advance` takes the memory of a state for its own
+        return State(parameters, self.optimizer(numbers, 0).init(parameters), copies)
+
+    def parameters(self, seed: Int[Array, ""]) -> nnx.State:
+        """Those before the first step, of one seed."""
+        return nnx.split(self.cell.transformer(nnx.Rngs(seed_key(seed, "init"))), nnx.Param)[1]
 
     def advance_all(
         self, states: State, seeds: Int[Array, "s"], start: Int[Array, ""], stop: Int[Array, ""]
@@ -66,7 +122,8 @@ class Trainer:
 
         Start and stop are traced: one compilation, however the steps are cut into chunks.
         """
-        return over_seeds(lambda state, seed: self.advance_one(state, seed, start, stop), states, seeds)
+        one = functools.partial(self.advance_one, start=start, stop=stop)
+        return over_seeds(one, self.cell.train.batch, states, seeds)
 
     def advance_one(
         self, state: State, seed: Int[Array, ""], start: Int[Array, ""], stop: Int[Array, ""]
@@ -86,8 +143,15 @@ class Trainer:
         keys = Keys(*jax.random.split(step_key(seed, step), 4))
         lengths = self.lengths(keys.lengths, step)
         loss, gradients = self.gradients(state.parameters, keys, lengths)
-        updates, optimizer = self.optimizer.update(gradients, state.optimizer, state.parameters)
-        return State(optax.apply_updates(state.parameters, updates), optimizer), loss
+        optimizer = self.optimizer(state.numbers, step)
+        updates, carried = optimizer.update(gradients, state.optimizer, state.parameters)
+        return State(optax.apply_updates(state.parameters, updates), carried, state.numbers), loss
+
+    def optimizer(self, numbers: Numbers, step: Int[Array, ""] | int) -> optax.GradientTransformation:
+        """Clipped AdamW, as it is at a step."""
+        mask = None if self.cell.train.decay_encodings else of_the_model
+        adamw = optax.adamw(learning_rate(numbers, step), weight_decay=numbers.weight_decay, mask=mask)
+        return optax.chain(optax.clip_by_global_norm(numbers.clip), adamw)
 
     def gradients(self, parameters: nnx.State, keys: Keys, lengths: Int[Array, "b"]):
         """Loss and gradients, in arrays no longer than the batch needs.
@@ -102,7 +166,7 @@ class Trainer:
 
     def gradients_within(self, parameters: nnx.State, keys: Keys, lengths: Int[Array, "b"], *, longest: int):
         """Loss and gradients, in arrays for `longest`."""
-        batch = self.cell.layout.batch(keys.batch, lengths, longest)
+        batch = over_batch(self.cell.layout.batch(keys.batch, lengths, longest))
         batch = batch.alike() if self.cell.train.length == "per_batch" else batch
         where = positions(self.cell.schemes[0], keys.positions, batch)
 
@@ -122,17 +186,6 @@ class Trainer:
         return jnp.full(train.batch, jax.random.randint(key, (), train.min_length, train.max_length + 1))
 
 
-def over_seeds(one: Callable, *stacked):
-    """A function of each seed's part of what is stacked along the first axis, in one program.
-
-    An accelerator does all at once, and would be idle with few. A CPU is as busy with one, and its caches hold one:
-    there they take turns.
-    """
-    if jax.default_backend() == "cpu":
-        return jax.lax.map(lambda parts: one(*parts), stacked, batch_size=1)
-    return jax.vmap(one)(*stacked)
-
-
 def seed_key(seed: Int[Array, ""], purpose: str) -> Key[Array, ""]:
     """The root of all that a seed decides, apart for each purpose."""
     return jax.random.fold_in(jax.random.key(seed), ("init", "steps", "lengths").index(purpose))
@@ -150,13 +203,11 @@ def mean_loss(logits: Float[Array, "b a v"], batch: Batch) -> Float[Array, ""]:
     return jnp.sum(losses, where=scored) / jnp.sum(scored)
 
 
-def make_optimizer(cell: Cell) -> optax.GradientTransformation:
-    """Clipped AdamW, warmed up and cooled down."""
-    train = cell.train
-    schedule = optax.warmup_cosine_decay_schedule(0.0, train.learning_rate, train.warmup, train.steps)
-    mask = None if train.decay_encodings else of_the_model
-    adamw = optax.adamw(schedule, weight_decay=train.weight_decay, mask=mask)
-    return optax.chain(optax.clip_by_global_norm(train.clip), adamw)
+def learning_rate(numbers: Numbers, step: Int[Array, ""] | int) -> Float[Array, ""]:
+    """At a step: a straight line up to its peak, then half a cosine down to nothing at the last step."""
+    warming = jnp.where(step < numbers.warmup, step / jnp.maximum(numbers.warmup, 1), 1)
+    done = jnp.maximum(step - numbers.warmup, 0) / (numbers.steps - numbers.warmup)
+    return warming * optax.cosine_decay_schedule(numbers.learning_rate, 1)(done)
 
 
 def of_the_model(parameters: nnx.State) -> nnx.State:

@@ -7,6 +7,7 @@ square, for every encoding, also for those that count over keys. "fused" leaves 
 """
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -22,8 +23,8 @@ from posenc.shapes import Array, Bool, Float, Int
 from posenc.visibility import Visibility
 
 Road = Literal["auto", "dense", "blocks", "fused"]
-MANY = 2**25  # logits; where there are more, "auto" takes blocks
-BLOCK = 2**22  # logits of a block: 16 MiB in float32
+MANY = 2**22  # logits; where there are more, "auto" takes blocks
+BLOCK = 2**21  # logits of a block: 8 MiB in float32
 LEAST = 16  # queries of a block
 EXTENTS = 4  # numbers of keys that a block may be given, to leave out those that none of its queries sees
 
@@ -158,7 +159,8 @@ def against_fused(encoding: Encoding, queries: Queries, keys: Keys, dropout) -> 
 
 def dense(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
     """The equation, for all queries and keys at once."""
-    q, k, bias, mask = prepared(encoding, queries, keys, visible)
+    q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)
+    bias, mask = encoding.bias(queries.positions, keys.positions), matrix(visible, q, k)
     dtype = jnp.promote_types(q.dtype, jnp.float32)
     logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=dtype) * q.shape[-1] ** -0.5
     if bias is not None:
@@ -172,11 +174,9 @@ def dense(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) ->
     return encoding.values(out, weights, keys.v, queries.positions, keys.positions)
 
 
-def prepared(encoding: Encoding, queries: Queries, keys: Keys, visible):
-    """Queries and keys as they are multiplied, the bias, and what is visible, written out."""
-    q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)
-    mask = visible.mask(q.shape[1], k.shape[1]) if isinstance(visible, Visibility) else visible
-    return q, k, encoding.bias(queries.positions, keys.positions), mask
+def matrix(visible: Visibility | Array, q: Array, k: Array) -> Bool[Array, "#b #h q k"]:
+    """What is visible, written out."""
+    return visible.mask(q.shape[1], k.shape[1]) if isinstance(visible, Visibility) else visible
 
 
 def in_blocks(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
@@ -210,11 +210,18 @@ def in_blocks(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout
 
 
 def fused(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
-    """The same, with logits and weights left to a kernel."""
-    q, k, bias, mask = prepared(encoding, queries, keys, visible)
-    bias = None if bias is None else bias.astype(q.dtype)
-    out = jax.nn.dot_product_attention(q, k, keys.v, bias=bias, mask=mask)
-    return jnp.where(jnp.moveaxis(mask.any(-1, keepdims=True), 1, 2), out, 0)  # a kernel gives the mean of nothing
+    """The same, with logits and weights left to a kernel: on a GPU to cuDNN's, which knows 16 bits only."""
+    q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)
+    bias = encoding.bias(queries.positions, keys.positions)
+    kernel = functools.partial(
+        jax.nn.dot_product_attention, q, k, keys.v, bias=None if bias is None else bias.astype(q.dtype),
+        implementation="cudnn" if jax.default_backend() == "gpu" and q.dtype.itemsize == 2 else "xla",
+    )  # fmt: skip
+    if isinstance(visible, Visibility) and visible.slots is None and q.shape[1] == k.shape[1]:  # no matrix is needed
+        lengths = None if visible.lengths is None else jnp.broadcast_to(visible.lengths, len(q)).astype(jnp.int32)
+        return kernel(is_causal=visible.causal, query_seq_lengths=lengths, key_value_seq_lengths=lengths)
+    mask = matrix(visible, q, k)
+    return jnp.where(jnp.moveaxis(mask.any(-1, keepdims=True), 1, 2), kernel(mask=mask), 0)  # not the mean of nothing
 
 
 def by_head(totals: Float[Array, "b t h"]) -> Float[Array, "b h t"]:

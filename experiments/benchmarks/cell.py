@@ -69,7 +69,7 @@ def cell(encoding: str) -> Cell:
 
 def drawn(trainer: Trainer, steps: int) -> np.ndarray:
     """The lengths of our first training steps."""
-    lengths = jax.vmap(lambda step: trainer.lengths(jax.random.key(0), step)[0])(jnp.arange(steps))
+    lengths = jax.vmap(lambda step: trainer.program.lengths(jax.random.key(0), step)[0])(jnp.arange(steps))
     return np.asarray(lengths)
 
 

@@ -31,7 +31,7 @@ def trained():
 
 def test_teacher_forced_exact_match_equals_greedy_decoding_example_by_example():
     cell, parameters = trained()
-    model = nnx.merge(Trainer(cell).graph, jax.tree.map(lambda x: x[0], parameters))
+    model = nnx.merge(Evaluator(cell).graph, jax.tree.map(lambda x: x[0], parameters))
     layout, length, verdicts = cell.layout, 4, []
     batch = layout.batch(jax.random.key(5), jnp.full(64, length), length)
     logits = model(batch.tokens, jnp.arange(batch.tokens.shape[1]))

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 from experiments.config import default_config, expand
-from experiments.train import Trainer, buckets, chunks, mean_loss, step_key
+from experiments.train import Numbers, Program, Trainer, buckets, chunks, learning_rate, mean_loss, program_of, step_key
 from posenc import ENCODINGS
 from posenc.positions import taken
 
@@ -57,13 +57,13 @@ def test_cutting_the_steps_into_chunks_changes_no_bit():
 
 
 def test_lengths_and_chunks_share_one_compilation(monkeypatch):
-    traces, original = [], Trainer.step
-    monkeypatch.setattr(Trainer, "step", lambda *args: traces.append(1) or original(*args))
-    trainer = Trainer(tiny_cell())
-    state = trainer.init(SEEDS)
+    traces, original = [], Program.step
+    monkeypatch.setattr(Program, "step", lambda *args: traces.append(1) or original(*args))
+    fresh = Program(tiny_cell())
+    state = fresh.init(SEEDS, Numbers.of(fresh.cell.train, len(SEEDS)))
     for start, stop in ((0, 3), (3, 4), (4, 20)):
-        state, _ = trainer.advance(state, SEEDS, start, stop)
-    assert trainer.advance._cache_size() == 1
+        state, _ = fresh.advance(state, SEEDS, start, stop)
+    assert fresh.advance._cache_size() == 1
     assert len(traces) <= 2  # a loop's body may be traced twice to settle its types
 
 
@@ -79,7 +79,7 @@ def test_training_lengths_are_uniform_and_per_batch_the_same_for_all_seeds(lengt
     trainer = Trainer(tiny_cell(train__length=length, train__min_length=2))
 
     def lengths(seed):
-        return jax.vmap(lambda step: trainer.lengths(step_key(seed, step), step))(jnp.arange(600))
+        return jax.vmap(lambda step: trainer.program.lengths(step_key(seed, step), step))(jnp.arange(600))
 
     first, second = lengths(0), lengths(1)
     counts = np.bincount(np.asarray(first).ravel(), minlength=5)[2:]
@@ -90,17 +90,16 @@ def test_training_lengths_are_uniform_and_per_batch_the_same_for_all_seeds(lengt
 
 
 def test_no_two_draws_of_a_step_share_a_key(monkeypatch):
-    used, original = [], Trainer.lengths
-    trainer = Trainer(tiny_cell(train__length="per_example", positions__name="randomized", model__dropout=0.1))
-    monkeypatch.setattr(Trainer, "lengths", lambda self, key, step: used.append(key) or original(self, key, step))
-    layout, scheme = trainer.cell.layout, trainer.cell.schemes[0]
+    used, original = [], Program.lengths
+    fresh = Program(tiny_cell(train__length="per_example", positions__name="randomized", model__dropout=0.1))
+    monkeypatch.setattr(Program, "lengths", lambda self, key, step: used.append(key) or original(self, key, step))
+    layout, scheme = fresh.cell.layout, fresh.cell.schemes[0]
     batch, call = layout.batch, type(scheme).__call__
     object.__setattr__(
         layout, "batch", lambda key, *rest: used.extend([key, *jax.random.split(key, 4)]) or batch(key, *rest)
     )
     monkeypatch.setattr(type(scheme), "__call__", lambda self, key, *rest: used.append(key) or call(self, key, *rest))
-    state = jax.tree.map(lambda leaf: leaf[0], trainer.init(SEEDS))
-    trainer.step(state, 0, 0)
+    fresh.step(fresh.init_one(0, Numbers.of(fresh.cell.train, ())), 0, 0)
     used += [jax.random.key(0), step_key(0, 0), step_key(0, 1), step_key(1, 0)]
     numbers = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in used}
     assert len(numbers) == len(used) == 11
@@ -121,16 +120,76 @@ def test_loss_is_the_mean_over_scored_tokens_only():
     np.testing.assert_allclose(mean_loss(taken(logits, batch.slots), batch), np.mean(expected), rtol=1e-5)
 
 
-def test_the_learning_rate_warms_up_and_cools_down():
-    trainer = Trainer(tiny_cell(train__steps=20, train__warmup=10, train__weight_decay=0.0))
-    parameters = {"w": jnp.ones(3)}
-    state, sizes = trainer.optimizer.init(parameters), []
-    for _ in range(20):
-        updates, state = trainer.optimizer.update({"w": jnp.ones(3)}, state, parameters)
-        sizes.append(float(optax.tree.norm(updates)))
-    assert np.argmax(sizes) in (10, 11)
-    assert sizes[0] == 0
-    assert sizes[-1] < 0.1 * max(sizes)
+@pytest.mark.parametrize(("warmup", "steps"), [(10, 20), (0, 7), (1, 40)])
+def test_the_learning_rate_is_that_of_a_warmed_up_cosine(warmup, steps):
+    numbers = Numbers.of(tiny_cell(train__steps=steps, train__warmup=warmup).train, ())
+    expected = optax.warmup_cosine_decay_schedule(0.0, 3e-3, warmup, steps)
+    for step in range(steps):
+        np.testing.assert_allclose(learning_rate(numbers, step), expected(step), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"train__learning_rate": 1e-2},
+        {"train__warmup": 0},
+        {"train__steps": 80},
+        {"train__weight_decay": 3.0},
+        {"train__clip": 1e-3},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_numbers_ride_one_program_and_each_of_them_counts(change):
+    one, other = Trainer(tiny_cell()), Trainer(tiny_cell(**change))
+    assert one.program is other.program
+    traced = one.advance._cache_size()
+    ends = [trainer.advance(trainer.init(SEEDS), SEEDS, 0, 8)[0].parameters for trainer in (one, other)]
+    assert one.advance._cache_size() <= max(traced, 1)  # compiled once, by whoever came first
+    kernels = [np.asarray(end["head"]["kernel"][...]) for end in ends]
+    assert np.abs(kernels[0] - kernels[1]).max() > 1e-6
+    alone = Program(tiny_cell(**change))
+    state, _ = alone.advance(alone.init(SEEDS, Numbers.of(alone.cell.train, len(SEEDS))), SEEDS, 0, 8)
+    jax.tree.map(np.testing.assert_array_equal, state.parameters, ends[1])
+
+
+def test_seeds_may_have_numbers_of_their_own():
+    cell = tiny_cell()
+    rates = jnp.array([1e-3, 3e-3, 1e-2])
+    own = Numbers.of(cell.train, 3)._replace(learning_rate=rates)
+    program, same_seed = program_of(cell), jnp.zeros(3, jnp.uint32)
+    together, _ = program.advance(program.init(same_seed, own), same_seed, 0, 8)
+    for i, rate in enumerate(rates):
+        trainer = Trainer(tiny_cell(train__learning_rate=float(rate)))
+        alone, _ = trainer.advance(trainer.init(same_seed[:1]), same_seed[:1], 0, 8)
+        jax.tree.map(
+            lambda x, y, i=i: np.testing.assert_allclose(x[i], y[0], rtol=1e-5, atol=1e-6),
+            together.parameters,
+            alone.parameters,
+        )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"train__batch": 8},
+        {"train__max_length": 5},
+        {"train__min_length": 2},
+        {"train__decay_encodings": False},
+        {"model__width": 32},
+        {"positions__name": "randomized"},
+        {"task__name": "sort"},
+        {"encoding__name": "t5"},
+        {"encoding__rope__base": 100.0},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_is_no_number_has_a_program_of_its_own(change):
+    assert program_of(tiny_cell()) is not program_of(tiny_cell(**change))
+
+
+def test_how_a_cell_is_tested_does_not_matter_to_its_training():
+    changes = dict(evaluate__lengths=(3, 5), positions__test="randomized")
+    assert program_of(tiny_cell()) is program_of(tiny_cell(**changes))
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
@@ -179,25 +238,25 @@ def test_weight_decay_leaves_the_encodings_alone_where_it_is_told_to():
 def test_short_batches_in_short_arrays_go_the_way_of_long_arrays(scheme):
     changes = dict(positions__name=scheme, train__max_length=20, task__name="sort")
     whole, parted = (Trainer(tiny_cell(**changes, train__buckets=n)) for n in (1, 4))
-    assert (whole.buckets, parted.buckets) == ([20], [7, 11, 15, 20])
+    assert (whole.program.buckets, parted.program.buckets) == ([20], [7, 11, 15, 20])
     same = (losses_step_by_step(trainer, SEEDS[:1], steps=30) for trainer in (whole, parted))
     np.testing.assert_allclose(*same, atol=1e-5)
 
 
 def test_a_batch_is_in_the_shortest_arrays_that_hold_it(monkeypatch):
-    asked, original = [], Trainer.gradients_within
+    asked, original = [], Program.gradients_within
 
     def listening(self, *rest, longest):
         asked.append(longest)
         return original(self, *rest, longest=longest)
 
-    trainer = Trainer(tiny_cell(train__max_length=20, train__buckets=4))
-    monkeypatch.setattr(Trainer, "gradients_within", listening)
+    fresh = Program(tiny_cell(train__max_length=20, train__buckets=4))
+    monkeypatch.setattr(Program, "gradients_within", listening)
     with jax.disable_jit():
-        state = jax.tree.map(lambda leaf: leaf[0], trainer.init(SEEDS[:1]))
+        state = fresh.init_one(0, Numbers.of(fresh.cell.train, ()))
         for length in (1, 7, 8, 15, 16, 20):
-            monkeypatch.setattr(Trainer, "lengths", lambda self, key, step, length=length: jnp.full(4, length))
-            trainer.step(state, 0, 0)
+            monkeypatch.setattr(Program, "lengths", lambda self, key, step, length=length: jnp.full(4, length))
+            fresh.step(state, 0, 0)
     assert asked == [7, 7, 11, 15, 20, 20]
 
 
@@ -219,3 +278,24 @@ def test_only_the_answers_are_asked_for():
     vocabulary, answers, tokens = trainer.cell.layout.vocabulary, 2, trainer.cell.layout.tokens(4)
     assert f"f32[1,4,{answers},{vocabulary}]" in text
     assert f"f32[1,4,{tokens},{vocabulary}]" not in text
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_sixteen_bits_are_for_activations_alone(name):
+    cell = tiny_cell(encoding__name=name, model__dtype="bfloat16", model__dropout=0.1)
+    trainer = Trainer(cell)
+    state = jax.eval_shape(trainer.init, SEEDS)
+    after, loss = jax.eval_shape(trainer.program.advance_all, state, SEEDS, 0, 1)
+    assert {leaf.dtype for leaf in jax.tree.leaves((after.parameters, after.numbers, loss))} == {jnp.dtype("float32")}
+    assert {leaf.dtype.itemsize for leaf in jax.tree.leaves(after.optimizer)} == {4}
+    assert "bf16[" in str(jax.make_jaxpr(trainer.program.advance_all)(state, SEEDS, 0, 1))
+
+
+@pytest.mark.parametrize("name", ["rope", "shaw"])
+def test_sixteen_bits_go_about_the_way_of_thirty_two(name):
+    losses = [
+        losses_step_by_step(Trainer(tiny_cell(encoding__name=name, model__dtype=dtype)), SEEDS[:2], steps=10)
+        for dtype in ("float32", "bfloat16")
+    ]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0.03)
+    assert np.abs(losses[1] - losses[0]).max() > 1e-6

@@ -176,3 +176,20 @@ def test_a_road_that_cannot_be_taken_is_refused():
     attention = Attention(16, 2, rngs=nnx.Rngs(0))
     with pytest.raises(ValueError, match=r"slots say which tokens ask"):
         attention(jnp.ones((1, 4, 16)), places, none, jnp.ones((1, 1, 4, 4), bool), slots=jnp.array([[1]]))
+
+
+@pytest.mark.parametrize(("backend", "dtype", "kernel"), [
+    ("gpu", "bfloat16", "cudnn"), ("gpu", "float32", "xla"), ("cpu", "bfloat16", "xla"), ("tpu", "bfloat16", "xla"),
+])  # fmt: skip
+def test_a_gpu_is_given_its_own_kernel_for_what_it_can_multiply(backend, dtype, kernel, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(jax.nn, "dot_product_attention", lambda q, *_, **given: asked.update(given) or q)
+    x, places = jnp.ones((2, 4, 2, 8), dtype), jnp.arange(4)
+    encoding = make("t5", width=16, heads=2, head_dim=8, rngs=nnx.Rngs(0))
+    attend(encoding, x, x, x, places, places, Visibility(True, jnp.array([3])), road="fused")
+    assert asked["implementation"] == kernel
+    assert asked["bias"].dtype == x.dtype
+    assert asked["is_causal"]
+    assert asked["key_value_seq_lengths"].tolist() == [3, 3]
+    assert "mask" not in asked
