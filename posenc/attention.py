@@ -164,7 +164,7 @@ def dense(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) ->
     dtype = jnp.promote_types(q.dtype, jnp.float32)
     logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=dtype) * q.shape[-1] ** -0.5
     if bias is not None:
-        logits = logits + bias
+        logits = logits + for_each_example(bias, len(q), encoding)
     if queries.totals is not None and keys.totals is not None:  # without steps there may be totals all the same
         logits = logits + by_head(queries.totals)[:, :, :, None] - by_head(keys.totals)[:, :, None, :]
     logits = encoding.logits(logits, q, k, queries.positions, keys.positions, mask)
@@ -172,6 +172,23 @@ def dense(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) ->
     weights = (weights if dropout is None else dropout(weights)).astype(keys.v.dtype)
     out = jnp.einsum("bhqk,bkhd->bqhd", weights, keys.v)
     return encoding.values(out, weights, keys.v, queries.positions, keys.positions)
+
+
+def for_each_example(bias: Float[Array, "#b h q k"], examples: int, encoding: Encoding) -> Float[Array, "#b h q k"]:
+    """A bias that all examples share, where it is trained: its gradient is a sum over the examples.
+
+    XLA on a CPU is several times slower at such a sum than at a product with a column of ones, as `softmax` says.
+    """
+    if len(bias) == examples or not jax.tree.leaves(nnx.state(encoding, nnx.Param)):
+        return bias
+
+    def by_product(bias):
+        ones = jnp.ones((examples, 1), bias.dtype)
+        return (ones @ bias.reshape(1, -1)).reshape(examples, *bias.shape[1:])
+
+    return jax.lax.platform_dependent(
+        bias, cpu=by_product, default=lambda bias: jnp.broadcast_to(bias, (examples, *bias.shape[1:]))
+    )
 
 
 def matrix(visible: Visibility | Array, q: Array, k: Array) -> Bool[Array, "#b #h q k"]:

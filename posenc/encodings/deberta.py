@@ -19,6 +19,7 @@ from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
 from posenc.encodings.buckets import log_starts
+from posenc.encodings.skew import dots, on_diagonals
 from posenc.positions import distance, interpolated
 
 
@@ -73,14 +74,16 @@ class DeBERTa(Encoding):
         return (q * 3**-0.5).astype(q.dtype), k
 
     def logits(self, logits, q, k, q_positions, k_positions, visible):
-        def term(x, projection, r):
-            """x[i] . projection P[d(r_ij)]: the products with all rows, then the one that is asked for."""
-            rows = jnp.einsum("rm,mhd->rhd", self.rows[...], projection[...])
-            products = jnp.einsum("bihd,rhd->bhir", x.astype(logits.dtype), rows)
-            return interpolated(lambda r: jnp.take_along_axis(products, self.row(r), axis=-1), r[:, None])
-
-        r = distance(q_positions, k_positions)
-        to_position = term(q, self.key, r)
-        from_position = term(k, self.query, jnp.swapaxes(-r if self.p2c == "key_to_query" else r, 1, 2))
+        to_position = self.dots(q.astype(logits.dtype), self.key, 1, q_positions, k_positions)
+        sign = 1 if self.p2c == "key_to_query" else -1
+        from_position = self.dots(k.astype(logits.dtype), self.query, sign, k_positions, q_positions)
         scale = q.shape[-1] ** -0.5  # the 3 is in q already
         return logits + to_position * scale + jnp.swapaxes(from_position, 2, 3) * scale * 3**-0.5
+
+    def dots(self, x, projection, sign, x_positions, y_positions):
+        """x_i . projection P[d(sign r_ij)] for each pair."""
+        rows = jnp.einsum("rm,mhd->rhd", self.rows[...], projection[...])
+        if on_diagonals(x_positions, y_positions):
+            return dots(x, lambda r: interpolated(lambda r: rows[self.row(r)], sign * r), x_positions, y_positions)
+        products, r = jnp.einsum("bihd,rhd->bhir", x, rows), sign * distance(x_positions, y_positions)[:, None]
+        return interpolated(lambda r: jnp.take_along_axis(products, self.row(r), axis=-1), r)

@@ -19,7 +19,7 @@ from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
 from posenc.encodings.buckets import log_starts
-from posenc.encodings.skew import bias_of
+from posenc.encodings.skew import bias_of, dots, on_diagonals, sums
 from posenc.positions import distance, interpolated
 
 
@@ -92,18 +92,22 @@ class IRPE(Encoding):
     def logits(self, logits, q, k, q_positions, k_positions, visible):
         if self.mode == "bias":
             return logits
-        r, scale = distance(q_positions, k_positions)[:, None], q.shape[-1] ** -0.5
-
-        def term(x, rows, r):
-            products = jnp.einsum("bihd,rd->bhir", x.astype(logits.dtype), rows[...])
-            return scale * interpolated(lambda r: jnp.take_along_axis(products, self.row(r), axis=-1), r)
-
+        scale = q.shape[-1] ** -0.5
         if self.k_rows is not None:
-            logits = logits + term(q, self.k_rows, r)
+            logits = logits + scale * self.dots(q.astype(logits.dtype), self.k_rows, q_positions, k_positions)
         if self.q_rows is not None:
-            logits = logits + jnp.swapaxes(term(k, self.q_rows, -jnp.swapaxes(r, 2, 3)), 2, 3)
+            from_keys = self.dots(k.astype(logits.dtype), self.q_rows, k_positions, q_positions)
+            logits = logits + scale * jnp.swapaxes(from_keys, 2, 3)
         return logits
 
+    def dots(self, x, rows, x_positions, y_positions):
+        """The product of each x_i with the row of its distance to each y_j."""
+        if on_diagonals(x_positions, y_positions):
+            return dots(x, lambda r: self.read(rows, r)[..., None, :], x_positions, y_positions)
+        products, r = jnp.einsum("bihd,rd->bhir", x, rows[...]), distance(x_positions, y_positions)[:, None]
+        return interpolated(lambda r: jnp.take_along_axis(products, self.row(r), axis=-1), r)
+
     def values(self, out, weights, v, q_positions, k_positions):
-        rows = self.read(self.v_rows, distance(q_positions, k_positions))
-        return out if rows is None else out + jnp.einsum("bhqk,bqkd->bqhd", weights, rows.astype(v.dtype))
+        if self.v_rows is None:
+            return out
+        return out + sums(weights, lambda r: self.read(self.v_rows, r).astype(v.dtype), q_positions, k_positions)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
-from posenc.encodings.skew import diagonals, on_diagonals, skewed
+from posenc.encodings.skew import dots, on_diagonals
 from posenc.positions import distance, interpolated
 
 
@@ -50,13 +50,16 @@ class MusicTransformer(Encoding):
     def logits(self, logits, q, k, q_positions, k_positions, visible):
         query, scale = q.astype(logits.dtype), q.shape[-1] ** -0.5
         if on_diagonals(q_positions, k_positions):
-            index = self.index(diagonals(q_positions, k_positions))
-            rows = self.rows[...].at[:, index].get(mode="fill", fill_value=0)
-            return logits + scale * skewed(jnp.einsum("bqhd,hrd->bhqr", query, rows), k.shape[1])
+            return logits + scale * dots(query, self.read, q_positions, k_positions)
         products = jnp.einsum("bqhd,hrd->bhqr", query, self.rows[...])
         products = jnp.pad(products, ((0, 0), (0, 0), (0, 0), (0, 1)))  # what lies beyond reads a zero
         r = distance(q_positions, k_positions)[:, None]
         return logits + scale * interpolated(lambda r: jnp.take_along_axis(products, self.index(r), axis=-1), r)
+
+    def read(self, r):
+        """The rows of each distance, ``[..., h, d]``; nothing where there is none."""
+        rows = jnp.moveaxis(self.rows[...], 0, 1)
+        return interpolated(lambda r: rows.at[self.index(r)].get(mode="fill", fill_value=0), r)
 
     def index(self, r):
         """The row of each whole distance; one past the last where there is none."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
+from posenc.encodings.skew import dots, on_diagonals, sums
 from posenc.positions import distance, interpolated
 
 
@@ -48,18 +49,20 @@ class Shaw(Encoding):
         self.key_rows = parameter(rngs, init, (rows, head_dim), param_dtype)
         self.value_rows = parameter(rngs, init, (rows, value_dim or head_dim), param_dtype) if values else None
 
-    def read(self, rows, q_positions, k_positions):
-        """The row of each pair of positions, ``[1|b, q, k, d]``."""
-        clipped = jnp.clip(distance(q_positions, k_positions), self.r_min, self.r_max)
+    def read(self, rows, r):
+        """The row of each distance."""
+        clipped = jnp.clip(r, self.r_min, self.r_max)
         return interpolated(lambda r: rows[...][r - self.r_min], clipped)
 
     def logits(self, logits, q, k, q_positions, k_positions, visible):
-        rows = self.read(self.key_rows, q_positions, k_positions).astype(q.dtype)
-        added = jnp.einsum("bqhd,bqkd->bhqk", q, rows, preferred_element_type=logits.dtype)
-        return logits + added * q.shape[-1] ** -0.5
+        query, scale = q.astype(logits.dtype), q.shape[-1] ** -0.5
+        if on_diagonals(q_positions, k_positions):
+            added = dots(query, lambda r: self.read(self.key_rows, r)[..., None, :], q_positions, k_positions)
+            return logits + added * scale
+        rows = self.read(self.key_rows, distance(q_positions, k_positions)).astype(logits.dtype)
+        return logits + jnp.einsum("bqhd,bqkd->bhqk", query, rows) * scale
 
     def values(self, out, weights, v, q_positions, k_positions):
         if self.value_rows is None:
             return out
-        rows = self.read(self.value_rows, q_positions, k_positions).astype(v.dtype)
-        return out + jnp.einsum("bhqk,bqkd->bqhd", weights, rows)
+        return out + sums(weights, lambda r: self.read(self.value_rows, r).astype(v.dtype), q_positions, k_positions)

@@ -6,7 +6,6 @@ it with another row length (Huang et al. 2018, arXiv:1809.04281, section 3.4; Da
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 
 from posenc.positions import Positions, PositionsLike, distance
@@ -38,20 +37,67 @@ def bias_of(
         return jnp.moveaxis(read(distance(q_positions, k_positions)), -1, 1)
     queries, keys = (Positions.of(positions).values.shape[1] for positions in (q_positions, k_positions))
     by_head = read(diagonals(q_positions, k_positions)).T
-
-    def row(first: Array) -> Array:
-        return jax.lax.dynamic_slice_in_dim(by_head, first, keys, axis=1)
-
-    return jax.vmap(row, out_axes=1)(queries - 1 - jnp.arange(queries))[None]
+    return skewed(jnp.broadcast_to(by_head[None, :, None], (1, len(by_head), queries, by_head.shape[1])), keys)
 
 
-def skewed(x: Float[Array, "b h q r"], keys: int) -> Float[Array, "b h q k"]:
+def dots(
+    x: Float[Array, "b q h d"],
+    read: Callable[[Array], Array],
+    x_positions: PositionsLike,
+    y_positions: PositionsLike,
+) -> Float[Array, "b h q k"]:
+    """The product of each x_i with the row of its distance to each y_j, where `on_diagonals`.
+
+    Args:
+        read: from distances of any shape to rows of that shape, with axes for heads, or 1, and channels behind.
+    """
+    b, count, h, _ = x.shape
+    others = Positions.of(y_positions).values.shape[1]
+    size = min(count, others)  # of a tile: longer ones would meet more distances than they have pairs
+    tiles = -(-count // size)
+    x = jnp.pad(x, ((0, 0), (0, tiles * size - count), (0, 0), (0, 0))).reshape(b, tiles, size, h, -1)
+    first, y = Positions.of(x_positions).values[0, 0], Positions.of(y_positions).values[0, 0]
+    last = size * (1 + jnp.arange(tiles)) - 1
+    rows = read(first - y + last[:, None] - jnp.arange(size + others)[None])  # one more than occurs: see `skewed`
+    rows = jnp.broadcast_to(rows, (*rows.shape[:2], h, rows.shape[3]))
+    pairs = skewed(jnp.einsum("btqhd,trhd->thbqr", x, rows), others)  # heads first, as the product comes out
+    return jnp.transpose(pairs, (2, 1, 0, 3, 4)).reshape(b, h, tiles * size, others)[:, :, :count]
+
+
+def sums(
+    weights: Float[Array, "b h q k"],
+    read: Callable[[Array], Array],
+    q_positions: PositionsLike,
+    k_positions: PositionsLike,
+) -> Float[Array, "b q h d"]:
+    """The row of each key's distance, weighted, and summed over the keys.
+
+    Args:
+        read: from distances of any shape to rows of that shape, with an axis for channels behind.
+    """
+    if not on_diagonals(q_positions, k_positions):
+        return jnp.einsum("bhqk,bqkd->bqhd", weights, read(distance(q_positions, k_positions)))
+    return jnp.einsum("bhqr,rd->bqhd", unskewed(weights), read(diagonals(q_positions, k_positions)))
+
+
+def skewed(x: Float[Array, "... q r"], keys: int) -> Float[Array, "... q k"]:
     """From a value for each query and distance, in the order of `diagonals`, to one for each query and key.
 
-    Query i and key j have the distance number last - i + j: each row starts one further left than the row above it.
+    Query i and key j have the distance number q - 1 - i + j: each row starts one further left than the row above it,
+    as it does when it is read one number further on. There may be numbers behind those of the distances that occur.
     """
-    b, h, queries, distances = x.shape
-    flat = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (0, 1))).reshape(b, h, -1)
-    start = queries - 1
-    flat = jnp.pad(flat, ((0, 0), (0, 0), (0, start)))[:, :, start : start + queries * distances]
-    return flat.reshape(b, h, queries, distances)[..., :keys]
+    *lead, queries, distances = x.shape
+    needed = queries + keys  # a row with one number more than there are distances
+    if distances < needed:
+        x = jnp.concatenate([x, x[..., :1]], axis=-1)
+    flat, start = x.reshape(*lead, queries * needed), queries - 1
+    return flat[..., start : start + queries * (needed - 1)].reshape(*lead, queries, needed - 1)[..., :keys]
+
+
+def unskewed(x: Float[Array, "... q k"]) -> Float[Array, "... q r"]:
+    """The way back: from a value for each query and key to one for each query and distance, 0 where no key is."""
+    *lead, queries, keys = x.shape
+    none = [(0, 0)] * len(lead)
+    flat = jnp.pad(x, [*none, (0, 0), (0, queries - 1)]).reshape(*lead, -1)
+    flat = jnp.pad(flat, [*none, (queries - 1, 1)])
+    return flat.reshape(*lead, queries, queries + keys)[..., :-1]

@@ -12,7 +12,7 @@ from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
 from posenc.encodings.phase import angles, geometric
-from posenc.encodings.skew import diagonals, on_diagonals, skewed
+from posenc.encodings.skew import dots, on_diagonals
 from posenc.positions import distance
 
 
@@ -60,12 +60,15 @@ class TransformerXL(Encoding):
         content = jnp.einsum("hd,bkhd->bhk", self.u[...], k.astype(dtype))[:, :, None]
         query = q.astype(dtype) + self.v[...][None, None]
         if on_diagonals(q_positions, k_positions):
-            waves = jnp.concatenate(self.waves(diagonals(q_positions, k_positions), dtype), axis=-1)
-            rows = jnp.einsum("rm,mhd->rhd", waves, self.projection[...])
-            position = skewed(jnp.einsum("bqhd,rhd->bhqr", query, rows), k.shape[1])
+            position = dots(query, lambda r: self.rows(r, dtype), q_positions, k_positions)
         else:
             position = self.in_pairs(query, distance(q_positions, k_positions))
         return logits + (content + position) * scale
+
+    def rows(self, r, dtype):
+        """The projected waves of each distance, ``[..., h, d]``."""
+        waves = jnp.concatenate(self.waves(r, dtype), axis=-1)
+        return jnp.einsum("...m,mhd->...hd", waves, self.projection[...])
 
     def in_pairs(self, query, r):
         """The same for any distances, ``[1|b, q, k]``."""
