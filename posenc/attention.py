@@ -20,6 +20,7 @@ from posenc.dropout import Dropout
 from posenc.encodings.base import Encoding
 from posenc.positions import Positions, PositionsLike, taken
 from posenc.shapes import Array, Bool, Float, Int
+from posenc.sums import for_each
 from posenc.visibility import Visibility
 
 Road = Literal["auto", "dense", "blocks", "fused"]
@@ -30,7 +31,10 @@ EXTENTS = 4  # numbers of keys that a block may be given, to leave out those tha
 
 
 class Queries(NamedTuple):
-    """What asks: projected queries, their positions, and their running totals where the encoding takes steps."""
+    """What asks: queries, their positions, and their running totals where the encoding takes steps.
+
+    The hook `queries_keys` has seen them inside `attend`, and not before: a cache holds keys as they are projected.
+    """
 
     q: Float[Array, "b q h d"]
     positions: Positions
@@ -116,6 +120,8 @@ def attend(
             "encoding.steps(x, positions), x being what queries and keys are projected from."
         )
     queries, keys = Queries(q, Positions.led(q_positions), q_totals), Keys(k, v, Positions.led(k_positions), k_totals)
+    q, k = encoding.queries_keys(q, k, queries.positions, keys.positions)  # once, and not for each block of queries
+    queries, keys = queries._replace(q=q), keys._replace(k=k)
     go = {"dense": dense, "blocks": in_blocks, "fused": fused}[chosen(road, encoding, queries, keys, dropout)]
     return go(encoding, queries, keys, visible, dropout)
 
@@ -159,12 +165,13 @@ def against_fused(encoding: Encoding, queries: Queries, keys: Keys, dropout) -> 
 
 def dense(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
     """The equation, for all queries and keys at once."""
-    q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)
-    bias, mask = encoding.bias(queries.positions, keys.positions), matrix(visible, q, k)
+    q, k, mask = queries.q, keys.k, matrix(visible, queries.q, keys.k)
+    bias = encoding.bias(queries.positions, keys.positions)
     dtype = jnp.promote_types(q.dtype, jnp.float32)
     logits = jnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=dtype) * q.shape[-1] ** -0.5
     if bias is not None:
-        logits = logits + for_each_example(bias, len(q), encoding)
+        trained = jax.tree.leaves(nnx.state(encoding, nnx.Param))  # what is not has no gradient to be summed
+        logits = logits + (for_each(bias, len(q)) if trained and len(bias) < len(q) else bias)
     if queries.totals is not None and keys.totals is not None:  # without steps there may be totals all the same
         logits = logits + by_head(queries.totals)[:, :, :, None] - by_head(keys.totals)[:, :, None, :]
     logits = encoding.logits(logits, q, k, queries.positions, keys.positions, mask)
@@ -172,23 +179,6 @@ def dense(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) ->
     weights = (weights if dropout is None else dropout(weights)).astype(keys.v.dtype)
     out = jnp.einsum("bhqk,bkhd->bqhd", weights, keys.v)
     return encoding.values(out, weights, keys.v, queries.positions, keys.positions)
-
-
-def for_each_example(bias: Float[Array, "#b h q k"], examples: int, encoding: Encoding) -> Float[Array, "#b h q k"]:
-    """A bias that all examples share, where it is trained: its gradient is a sum over the examples.
-
-    XLA on a CPU is several times slower at such a sum than at a product with a column of ones, as `softmax` says.
-    """
-    if len(bias) == examples or not jax.tree.leaves(nnx.state(encoding, nnx.Param)):
-        return bias
-
-    def by_product(bias):
-        ones = jnp.ones((examples, 1), bias.dtype)
-        return (ones @ bias.reshape(1, -1)).reshape(examples, *bias.shape[1:])
-
-    return jax.lax.platform_dependent(
-        bias, cpu=by_product, default=lambda bias: jnp.broadcast_to(bias, (examples, *bias.shape[1:]))
-    )
 
 
 def matrix(visible: Visibility | Array, q: Array, k: Array) -> Bool[Array, "#b #h q k"]:
@@ -228,8 +218,7 @@ def in_blocks(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout
 
 def fused(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) -> Float[Array, "b q h v"]:
     """The same, with logits and weights left to a kernel: on a GPU to cuDNN's, which knows 16 bits only."""
-    q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)
-    bias = encoding.bias(queries.positions, keys.positions)
+    q, k, bias = queries.q, keys.k, encoding.bias(queries.positions, keys.positions)
     kernel = functools.partial(
         jax.nn.dot_product_attention, q, k, keys.v, bias=None if bias is None else bias.astype(q.dtype),
         implementation="cudnn" if jax.default_backend() == "gpu" and q.dtype.itemsize == 2 else "xla",

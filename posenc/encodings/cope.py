@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
-from posenc.positions import interpolated
+from posenc.sums import from_here_on
 
 
 class CoPE(Encoding):
@@ -49,8 +49,18 @@ class CoPE(Encoding):
 
     def logits(self, logits, q, k, q_positions, k_positions, visible):
         gates = jnp.where(visible, jax.nn.sigmoid(logits), 0)
-        counted = jnp.flip(jnp.cumsum(jnp.flip(gates, -1), axis=-1), -1)
-        position = jnp.minimum(counted, len(self.rows) - 1)
+        position = jnp.minimum(from_here_on(gates), len(self.rows) - 1)
         products = jnp.einsum("bqhd,pd->bhqp", q.astype(logits.dtype), self.rows[...])
         products = products * q.shape[-1] ** -0.5 if self.scaled else products
-        return logits + interpolated(lambda p: jnp.take_along_axis(products, p, axis=-1), position)
+        below = jnp.minimum(jnp.floor(position).astype(jnp.int32), len(self.rows) - 2)
+        low, step = jnp.moveaxis(self.pairs(products, below), -1, 0)
+        return logits + low + (position - below) * step
+
+    def pairs(self, products, below):
+        """The product with the row below each position, and how far it is to the next one: read together, as reading
+        is what takes long.
+        """
+        pairs = jnp.stack([products[..., :-1], jnp.diff(products, axis=-1)], axis=-1)
+        flat = jax.vmap(lambda row, at: row[at])
+        *lead, keys = below.shape
+        return flat(pairs.reshape(-1, *pairs.shape[-2:]), below.reshape(-1, keys)).reshape(*lead, keys, 2)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding
+from posenc.sums import from_here_on
 
 
 class StickBreaking(Encoding):
@@ -24,9 +25,8 @@ class StickBreaking(Encoding):
         del rngs
 
     def weights(self, logits, visible):
-        later = jnp.flip(jnp.cumsum(jnp.flip(visible, -1), axis=-1, dtype=jnp.int32), -1)  # this key and those after it
-        behind = visible & (later > 1)
+        behind = visible & (jax.lax.cumsum(visible.astype(jnp.int32), axis=3, reverse=True) > 1)  # not the last one
         logits = jnp.where(behind, logits, 0)
         kept = jnp.where(behind, -jax.nn.softplus(logits), 0)  # log(1 - sigma)
-        between = jnp.flip(jnp.cumsum(jnp.flip(kept, -1), axis=-1), -1) - kept
+        between = from_here_on(kept) - kept
         return jnp.where(behind, jnp.exp(jax.nn.log_sigmoid(logits) + between), 0)

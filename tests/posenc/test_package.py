@@ -17,6 +17,7 @@ ORDER = [
     "visibility",
     "dropout",
     "softmax",
+    "sums",
     "schemes",
     "encodings",
     "building",
@@ -29,6 +30,8 @@ ORDER = [
     "drawing",
 ]
 EXPERIMENTS = [
+    "compiling",
+    "devices",
     "tasks",
     "settings",
     "cells",
@@ -93,7 +96,7 @@ def test_encodings_import_neither_attention_nor_each_other():
         if path.stem != "__init__":
             ours = {name.rsplit(".", 1)[0] for name in imports(path) if name.startswith("posenc")}
             part = {"posenc.encodings.t5"} if path.stem == "tupe" else set()  # its second half is T5's bias
-            assert ours <= SHARED | part | {"posenc.positions", "posenc.shapes", "posenc.softmax"}, path
+            assert ours <= SHARED | part | {"posenc.positions", "posenc.shapes", "posenc.softmax", "posenc.sums"}, path
     assert not {n for n in imports(ROOT / "posenc" / "attention.py") if n.startswith("posenc.encodings")} - {
         "posenc.encodings.base.Encoding"
     }

@@ -14,7 +14,7 @@ from posenc import Positions, distance
 from posenc.encodings.buckets import log_starts
 from posenc.encodings.deberta import DeBERTa
 from posenc.encodings.phase import geometric, high_word, turned
-from posenc.encodings.skew import diagonals, on_diagonals, skewed
+from posenc.encodings.skew import diagonals, dots, on_diagonals, skewed, sums, unskewed
 
 EXTREME = [0, 1, 2, 3, 2**15, 2**16 - 1, 2**16, 2**16 + 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2**16, 2**32 - 1]
 
@@ -75,6 +75,45 @@ def test_skewing_keeps_what_belongs_to_each_example_head_and_query(queries, keys
     found = np.asarray(skewed(jnp.asarray(x), keys))
     for m, n in np.ndindex(queries, keys):
         np.testing.assert_array_equal(found[:, :, m, n], x[:, :, m, queries - 1 - m + n])
+
+
+@pytest.mark.parametrize(("queries", "keys"), SHAPES)
+def test_what_is_behind_the_distances_that_occur_is_not_read(queries, keys):
+    x = np.random.default_rng(0).normal(size=(3, queries, queries + keys)).astype(np.float32)
+    x[..., -1] = np.nan
+    np.testing.assert_array_equal(skewed(jnp.asarray(x), keys), skewed(jnp.asarray(x[..., :-1]), keys))
+
+
+@pytest.mark.parametrize(("queries", "keys"), SHAPES)
+def test_unskewing_is_the_way_back(queries, keys):
+    x = np.random.default_rng(0).normal(size=(2, 3, queries, keys)).astype(np.float32)
+    found, expected = np.asarray(unskewed(jnp.asarray(x))), np.zeros((2, 3, queries, queries + keys - 1), np.float32)
+    for m, n in np.ndindex(queries, keys):
+        expected[:, :, m, queries - 1 - m + n] = x[:, :, m, n]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(skewed(jnp.asarray(found), keys), x)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [*SHAPES, (9, 2), (8, 3)])  # also more rows than columns: in tiles
+@pytest.mark.parametrize("heads", [1, 3])
+def test_rows_of_distances_are_multiplied_and_summed_as_in_loops(queries, keys, heads):
+    draw = np.random.default_rng(0).normal
+    x, table, weights = draw(size=(2, queries, 3, 4)), draw(size=(40, heads, 4)), draw(size=(2, 3, queries, keys))
+    q, k = (Positions(start + jnp.arange(n), consecutive=True) for start, n in ((5, queries), (2, keys)))
+    products, total = np.zeros((2, 3, queries, keys)), np.zeros((2, queries, 3, 4))
+    for m, n in np.ndindex(queries, keys):
+        row = table[20 + 5 + m - 2 - n]
+        products[:, :, m, n] = np.sum(x[:, m] * row[None], axis=-1)
+        total[:, m] += weights[:, :, m, n, None] * row[None, :1]
+
+    def read(r):
+        return jnp.asarray(table, jnp.float32)[20 + r]
+
+    found = dots(jnp.asarray(x, jnp.float32), read, q, k)
+    np.testing.assert_allclose(found, products, atol=1e-5)
+    for at in ((q, k), (q.values, k.values)):  # on diagonals, and pair by pair
+        found = sums(jnp.asarray(weights, jnp.float32), lambda r: read(r)[..., 0, :], *at)
+        np.testing.assert_allclose(found, total, atol=1e-5)
 
 
 def test_diagonals_of_real_positions_are_real_distances():

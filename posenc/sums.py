@@ -1,0 +1,53 @@
+"""Sums that a CPU takes as matrix products; elsewhere they are what JAX has.
+
+XLA on a CPU is several times slower at a reduction, and ten times at a running sum, of arrays of four or five axes than
+at a product with ones. Both are what attention with positions consists of besides its products.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from posenc.shapes import Array, Float
+
+CHUNK = 16  # keys that one product sums up
+
+
+def for_each(bias: Float[Array, "1 h q k"], examples: int) -> Float[Array, "b h q k"]:
+    """The same for each example. What it is for is the gradient: a sum over the examples."""
+
+    def by_product(bias: Array) -> Array:
+        ones = jnp.ones((examples, 1), bias.dtype)
+        return (ones @ bias.reshape(1, -1)).reshape(examples, *bias.shape[1:])
+
+    def plain(bias: Array) -> Array:
+        return jnp.broadcast_to(bias, (examples, *bias.shape[1:]))
+
+    return jax.lax.platform_dependent(bias, cpu=by_product, default=plain)
+
+
+def mixed(weights: Float[Array, "c f"], x: Float[Array, "b c q k"]) -> Float[Array, "b f q k"]:
+    """A linear map of the heads, or channels, of each pair. Told for each example, so that no axis has to be moved."""
+    weights = jnp.broadcast_to(weights.T[None], (len(x), *weights.shape[::-1]))
+    return jnp.einsum("bfc,bcqk->bfqk", weights, x)
+
+
+def from_here_on(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """The sum of each number and those behind it, along the last axis."""
+    return jax.lax.platform_dependent(x, cpu=in_chunks, default=one_by_one)
+
+
+def one_by_one(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """As JAX has it."""
+    return jax.lax.cumsum(x, axis=x.ndim - 1, reverse=True)
+
+
+def in_chunks(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
+    """Within chunks by a product with a triangle of ones, and the sums of the chunks behind by another."""
+    *lead, keys = x.shape
+    chunks = -(-keys // CHUNK)
+    parts = jnp.pad(x, [(0, 0)] * len(lead) + [(0, chunks * CHUNK - keys)]).reshape(-1, CHUNK)
+    within = parts @ jnp.tril(jnp.ones((CHUNK, CHUNK), x.dtype))
+    totals = (parts @ jnp.ones((CHUNK, 1), x.dtype)).reshape(-1, chunks)
+    behind = (totals @ jnp.tril(jnp.ones((chunks, chunks), x.dtype), -1)).reshape(-1, 1)
+    whole = within + behind @ jnp.ones((1, CHUNK), x.dtype)
+    return whole.reshape(*lead, chunks * CHUNK)[..., :keys]
