@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 SIZE = 2048  # of the matrices whose product is the yardstick
+PAUSE = 0.3  # seconds between cases: OpenMP's threads wait for more work for a while, on the cores of whoever is next
 
 
 def in_turns(cases: Mapping[str, Callable[[int], None]], rounds: int) -> dict[str, list[float]]:
@@ -15,6 +16,7 @@ def in_turns(cases: Mapping[str, Callable[[int], None]], rounds: int) -> dict[st
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(rounds + 1):
         for name, case in cases.items():
+            time.sleep(PAUSE)
             began = time.perf_counter()
             case(number)
             if number:
