@@ -1,10 +1,8 @@
-"""What holds for every test: no silent broadcasting between ranks, programs compiled quickly and not kept for ever."""
+"""What holds for every test: no silent broadcasting between ranks, and programs that are compiled quickly."""
 
 import os
 
 import jax
-import jax.monitoring
-import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
@@ -18,22 +16,3 @@ QUICK = {
 # Read with the first program; commands and notebooks that a test starts inherit it. The last word is the user's.
 flags = [f"--{flag}={value}" for flag, value in QUICK.items()]
 os.environ["XLA_FLAGS"] = " ".join([*flags, os.environ.get("XLA_FLAGS", "")])
-
-MANY = 2000  # programs that are kept: each takes half a megabyte of memory, or more
-compiled: list[str] = []
-
-
-def listen(event: str, *_, **__):
-    """Told by JAX of each thing that takes time."""
-    if event.endswith("backend_compile_duration"):
-        compiled.append(event)
-
-
-jax.monitoring.register_event_duration_secs_listener(listen)
-
-
-@pytest.fixture(autouse=True)
-def programs_are_forgotten_when_they_are_many():
-    if len(compiled) > MANY:
-        jax.clear_caches()
-        compiled.clear()
