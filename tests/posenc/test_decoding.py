@@ -148,13 +148,15 @@ def test_drawn_text_follows_the_softmax_and_its_key():
 
 
 def test_positions_of_what_is_written_may_be_any():
-    transformer = loud(model("t5", seed=1))
+    transformer = loud(model("rope", seed=2))
     places = jnp.array([0, 3, 4, 9, 10, 30, 31])
-    text = TEXT[:1, :4]
+    text = TEXT[:, :4]
     for _ in range(3):
         count = text.shape[1]
         text = jnp.append(text, transformer(text, places[:count])[:, -1:].argmax(-1), axis=1)
-    assert generate(transformer, TEXT[:, :4], 3, positions=Positions(places))[0].tolist() == text[0, 4:].tolist()
+    assert generate(transformer, TEXT[:, :4], 3, positions=Positions(places)).tolist() == text[:, 4:].tolist()
+    counted = generate(transformer, TEXT[:, :4], 3, positions=places.at[4:].set(jnp.arange(4, 7)))
+    assert counted.tolist() != text[:, 4:].tolist()  # it says something: other positions, another text
 
 
 def test_what_cannot_be_written_is_refused():
