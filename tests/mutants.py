@@ -73,14 +73,14 @@ MUTANTS = [
     ),
     Mutant(
         "every query at position 0", "Blaizzy/mlx-vlm#1983", "posenc/attention.py",
-        "q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)",
-        "q, k = encoding.queries_keys(queries.q, keys.k, 0 * queries.positions.values, keys.positions)",
+        "q, k = encoding.queries_keys(q, k, queries.positions, keys.positions)",
+        "q, k = encoding.queries_keys(q, k, 0 * queries.positions.values, keys.positions)",
         f"{FORMULA} rope",
     ),
     Mutant(
         "queries one position too far", "fla-org/flash-linear-attention#766", "posenc/attention.py",
-        "q, k = encoding.queries_keys(queries.q, keys.k, queries.positions, keys.positions)",
-        "q, k = encoding.queries_keys(queries.q, keys.k, 1 + queries.positions.values, keys.positions)",
+        "q, k = encoding.queries_keys(q, k, queries.positions, keys.positions)",
+        "q, k = encoding.queries_keys(q, k, 1 + queries.positions.values, keys.positions)",
         f"{FORMULA} rope",
     ),
     Mutant(
@@ -102,15 +102,15 @@ MUTANTS = [
     ),
     Mutant(
         "Shaw's distance reversed", "sign", "posenc/encodings/shaw.py",
-        "jnp.clip(distance(q_positions, k_positions)", "jnp.clip(-distance(q_positions, k_positions)", f"{FORMULA} shaw",
+        "jnp.clip(r, self.r_min", "jnp.clip(-r, self.r_min", f"{FORMULA} shaw",
     ),
     Mutant(
         "Transformer-XL's shift off by one", "off by one", "posenc/encodings/skew.py",
-        "start = queries - 1", "start = queries", f"{FORMULA} transformer_xl",
+        "queries * needed), queries - 1", "queries * needed), queries", f"{FORMULA} transformer_xl",
     ),
     Mutant(
         "Transformer-XL's positions flipped", "sign", "posenc/encodings/skew.py",
-        "- k[0] - jnp.arange", "- k[0] - len(k) - last + 1 + jnp.arange", f"{FORMULA} transformer_xl",
+        "read(first - y + last[:, None] - jnp.arange", "read(y - first - last[:, None] + jnp.arange", f"{FORMULA} transformer_xl",
     ),
     Mutant(
         "sinusoid's exponent without its 2", "2i/d or i/d", "posenc/encodings/phase.py",
@@ -159,8 +159,8 @@ MUTANTS = [
     ),
     Mutant(
         "tested at no more than the trained length", "lengths", "experiments/evaluate.py",
-        "batch = self.cell.layout.batch(batch_key, jnp.full(size, length), longest)",
-        "batch = self.cell.layout.batch(batch_key, jnp.full(size, jnp.minimum(length, self.cell.train.max_length)), longest)",
+        "layout.batch(batch_key, jnp.full(size, length), longest)",
+        "layout.batch(batch_key, jnp.full(size, jnp.minimum(length, 4)), longest)",
         "tests/experiments/test_evaluate.py",
     ),
     Mutant(
@@ -187,7 +187,7 @@ MUTANTS = [
     ),
     Mutant(
         "stick-breaking sees the query itself", "off by one", "posenc/encodings/stick_breaking.py",
-        "behind = visible & (later > 1)", "behind = visible & (later > 0)", f"{FORMULA} stick_breaking",
+        "reverse=True) > 1)", "reverse=True) > 0)", f"{FORMULA} stick_breaking",
     ),
     Mutant(
         "KERPLE's numbers may become negative", "constraint", "posenc/encodings/kerple.py",
@@ -227,8 +227,8 @@ MUTANTS = [
         "jnp.where(slots[:, :1, None] > 0, before, 0)", "0 * before", f"{DECODING} token_by_token",
     ),
     Mutant(
-        "the last, ragged block is left out", "blocks", "posenc/attention.py",
-        "start = jnp.minimum(number * size, total - size)", "start = number * size", f"{ROADS} blocks",
+        "the last, ragged block is taken for a whole one", "blocks", "posenc/attention.py",
+        "jnp.concatenate([out[:, : total - size], out[:, -size:]], axis=1)", "out[:, :total]", f"{ROADS} blocks",
     ),
     Mutant(
         "a block sees as far as the one before it", "blocks", "posenc/attention.py",

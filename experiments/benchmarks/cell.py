@@ -20,6 +20,7 @@ from configs import ruoss2023
 from experiments.benchmarks.timing import in_turns, multiply, rate
 from experiments.cells import Cell
 from experiments.config import expand
+from experiments.evaluate import Evaluator
 from experiments.train import Trainer
 
 PEERS = {"x_transformers": "x_transformers", "randomized": "randomized_positional_encodings"}
@@ -31,20 +32,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--encodings", nargs="*", default=["transformer_xl", "rope"])
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=5, help="in each round")
+    parser.add_argument(
+        "--evaluate", action="store_true", help="then test each at lengths 1 to 100, compilation and all"
+    )
 
 
 def run(given: argparse.Namespace, rows, console: Console) -> None:
     """Ours, one for each encoding, in turns with the peers that are there."""
-    count, cases, compiling = given.steps, {"matrix product": multiply()}, {}
+    count, cases, compiling, tests = given.steps, {"matrix product": multiply()}, {}, {}
     ours = {name: Trainer(cell(name)) for name in given.encodings}
     lengths = drawn(next(iter(ours.values())), (given.rounds + 1) * count)
     for name, trainer in ours.items():
         console.print(f"compiling {name} ...")
-        cases[f"ours, {name}"], compiling[f"ours, {name}"] = ours_of(trainer, count)
+        cases[f"ours, {name}"], compiling[f"ours, {name}"], tests[f"ours, {name}"] = ours_of(trainer, count)
     for option, name in PEERS.items():
         if python := getattr(given, option):
             console.print(f"starting {name}, each length once ...")
-            cases[name], compiling[name] = peer(python, name, lengths, count)
+            cases[name], compiling[name], tests[name] = peer(python, name, lengths, count)
     console.print(f"{given.rounds} rounds of {count} steps ...")
     seconds = in_turns(cases, given.rounds)
     peak = rate(seconds.pop("matrix product"))
@@ -57,7 +61,11 @@ def run(given: argparse.Namespace, rows, console: Console) -> None:
             if not base.startswith("ours")
         }
         step = 1e3 * statistics.mean(times) / count
-        rows.add(command="cell", case=name, ms_a_step=step, **ratios, of_matrix_rate=share, compile_s=compiling[name])
+        testing = {"evaluate_s": tests[name]()} if given.evaluate else {}
+        rows.add(
+            command="cell", case=name, ms_a_step=step, **ratios, of_matrix_rate=share, compile_s=compiling[name],
+            **testing,
+        )  # fmt: skip
 
 
 def cell(encoding: str) -> Cell:
@@ -74,7 +82,7 @@ def drawn(trainer: Trainer, steps: int) -> np.ndarray:
 
 
 def ours_of(trainer: Trainer, count: int):
-    """A case, and the seconds its compilation took."""
+    """A case, the seconds its compilation took, and what tests it and tells the seconds."""
     seeds = jnp.zeros(1, jnp.uint32)
     state, began = [trainer.init(seeds)], time.perf_counter()
     program = trainer.advance.lower(state[0], seeds, jnp.int32(0), jnp.int32(1)).compile()
@@ -84,28 +92,34 @@ def ours_of(trainer: Trainer, count: int):
         state[0], loss = program(state[0], seeds, jnp.int32(number * count), jnp.int32((number + 1) * count))
         loss.block_until_ready()
 
-    return case, took
+    def evaluate() -> float:
+        began = time.perf_counter()
+        jax.block_until_ready([metrics for _, metrics in Evaluator(trainer.cell)(state[0].parameters)])
+        return time.perf_counter() - began
+
+    return case, took, evaluate
 
 
 def peer(python: str, name: str, lengths: np.ndarray, count: int):
-    """A case, and the seconds that the first step at each length took beyond the next one."""
+    """A case, the seconds that the first step at each length took beyond the next one, and what tests it."""
     command = [python, "-m", "experiments.benchmarks.peers", name]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
 
-    def answer() -> list[float]:
+    def answer():
         line = process.stdout.readline()
         if not line:
             raise RuntimeError(f"{' '.join(command)} has ended. Install what it says is missing.")
         return json.loads(line)
 
-    def ask(some: list[int]) -> list[float]:
+    def ask(some: list[int] | str):
         print(json.dumps(some), file=process.stdin, flush=True)
         return answer()
 
     answer()  # it is ready
     distinct = sorted({int(length) for length in lengths})
     first, second = ask(distinct), ask(distinct)
-    return lambda number: ask(lengths[number * count : (number + 1) * count].tolist()), sum(first) - sum(second)
+    case = lambda number: ask(lengths[number * count : (number + 1) * count].tolist())  # noqa: E731
+    return case, sum(first) - sum(second), lambda: ask("evaluate")
 
 
 def operations(cell: Cell, lengths: np.ndarray) -> float:

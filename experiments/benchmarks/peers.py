@@ -3,7 +3,8 @@
     PYTHON -m experiments.benchmarks.peers x_transformers
     PYTHON -m experiments.benchmarks.peers randomized_positional_encodings
 
-A line of lengths on standard input is answered by the seconds that a step at each of them took, one batch of 128 each.
+A line of lengths on standard input is answered by the seconds that a step at each of them took, one batch of 128 each;
+the word "evaluate" by those that testing lengths 1 to 100 on 512 strings each took, or null where the code cannot.
 What each peer is told to be is the model of configs/ruoss2023.py; nothing of ours is imported.
 """
 
@@ -36,7 +37,7 @@ def x_transformers():
         optimizer.step()
         loss.item()
 
-    return step
+    return step, lambda: None
 
 
 def randomized_positional_encodings():
@@ -45,7 +46,7 @@ def randomized_positional_encodings():
     import jax
     import jax.numpy as jnp
     import optax
-    from randomized_positional_encodings.experiments import constants, training, utils
+    from randomized_positional_encodings.experiments import constants, range_evaluation, training, utils
 
     task = constants.TASK_BUILDERS["missing_duplicate_string"]()
     model = constants.MODEL_BUILDERS["transformer_encoder"](
@@ -75,7 +76,12 @@ def randomized_positional_encodings():
         )  # fmt: skip
         jax.block_until_ready(state)
 
-    return step
+    def evaluate() -> bool:
+        parts = dict(model=model, params=state[0], accuracy_fn=accuracy, sample_batch=task.sample_batch)
+        sizes = dict(max_test_length=100, total_batch_size=512, sub_batch_size=64)
+        return bool(range_evaluation.range_evaluation(range_evaluation.EvaluationParams(**parts, **sizes)))
+
+    return step, evaluate
 
 
 PEERS = {"x_transformers": x_transformers, "randomized_positional_encodings": randomized_positional_encodings}
@@ -83,15 +89,23 @@ PEERS = {"x_transformers": x_transformers, "randomized_positional_encodings": ra
 
 def main(name: str) -> None:
     """Answers one line after the other."""
-    step = PEERS[name]()
+    step, evaluate = PEERS[name]()
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
-        seconds = []
-        for length in json.loads(line):
+        asked = json.loads(line)
+        if asked == "evaluate":
             began = time.perf_counter()
-            step(length)
-            seconds.append(time.perf_counter() - began)
+            seconds = time.perf_counter() - began if evaluate() else None
+        else:
+            seconds = [timed(step, length) for length in asked]
         print(json.dumps(seconds), flush=True)
+
+
+def timed(step, length: int) -> float:
+    """The seconds that a step took."""
+    began = time.perf_counter()
+    step(length)
+    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -44,11 +44,14 @@ def test_peers_take_the_lengths_of_our_steps():
 
 def test_a_peer_answers_each_line_with_the_seconds_of_its_steps(monkeypatch, capsys):
     taken = []
-    monkeypatch.setitem(peers.PEERS, "stub", lambda: taken.append)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("[3, 5]\n[7]\n"))
-    peers.main("stub")
-    ready, first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (ready, len(first), len(second), taken) == ("ready", 2, 1, [3, 5, 7])
+    for name, tests in (("able", lambda: True), ("unable", lambda: None)):
+        monkeypatch.setitem(peers.PEERS, name, lambda tests=tests: (taken.append, tests))
+        monkeypatch.setattr(sys, "stdin", io.StringIO('[3, 5]\n[7]\n"evaluate"\n'))
+        peers.main(name)
+        ready, first, second, tested = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (ready, len(first), len(second)) == ("ready", 2, 1)
+        assert (tested is None) == (name == "unable")
+    assert taken == [3, 5, 7] * 2
 
 
 def test_memory_is_measured_and_a_failure_is_a_row():
