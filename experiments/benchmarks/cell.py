@@ -118,7 +118,10 @@ def peer(python: str, name: str, lengths: np.ndarray, count: int):
     answer()  # it is ready
     distinct = sorted({int(length) for length in lengths})
     first, second = ask(distinct), ask(distinct)
-    case = lambda number: ask(lengths[number * count : (number + 1) * count].tolist())  # noqa: E731
+
+    def case(number: int) -> None:
+        ask(lengths[number * count : (number + 1) * count].tolist())
+
     return case, sum(first) - sum(second), lambda: ask("evaluate")
 
 

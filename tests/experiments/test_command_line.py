@@ -126,7 +126,7 @@ def runs(monkeypatch):
                 yield length, dict(exact_match=values, token_accuracy=1 - values, loss=-jnp.log(values))
 
     monkeypatch.setattr(ablate, "Trainer", Told)
-    monkeypatch.setattr(ablate, "Evaluator", Evaluator)
+    monkeypatch.setattr(ablate, "evaluator_of", Evaluator)
     return ran
 
 
