@@ -8,7 +8,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Nearly every program here runs once, on a few numbers: what a good compiler takes long for is never won back.
 QUICK = {
-    "xla_backend_optimization_level": 0,
+    "xla_backend_optimization_level": 1,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_parallel_codegen_split_count": 1,

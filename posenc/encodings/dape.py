@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
-from posenc.sums import for_each, mixed
 
 
 class DAPE(Encoding):
@@ -56,10 +55,11 @@ class DAPE(Encoding):
 
     def logits(self, logits, q, k, q_positions, k_positions, visible):
         bias = jnp.asarray(self.of.bias(q_positions, k_positions))
-        bias = for_each(bias, len(logits)) if len(bias) < len(logits) else bias
-        seen = jnp.concatenate([logits, bias, jnp.ones_like(logits[:, :1])], axis=1)  # the last is for the bias of `up`
-        hidden = jax.nn.leaky_relu(mixed(jnp.concatenate([self.up[...], self.up_bias[...][None]]), seen))
-        return logits + bias + mixed(self.down[...], hidden)
+        bias = jnp.broadcast_to(bias, logits.shape)
+        seen = jnp.concatenate([logits, bias], axis=1)
+        hidden = jnp.einsum("bhqk,hf->bfqk", seen, self.up[...]) + self.up_bias[...][None, :, None, None]
+        change = jnp.einsum("bfqk,fh->bhqk", jax.nn.leaky_relu(hidden), self.down[...])
+        return logits + bias + change
 
 
 OTHERS = ("embeddings", "steps", "logits", "weights", "values")
