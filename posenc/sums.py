@@ -25,12 +25,6 @@ def for_each(bias: Float[Array, "1 h q k"], examples: int) -> Float[Array, "b h 
     return jax.lax.platform_dependent(bias, cpu=by_product, default=plain)
 
 
-def mixed(weights: Float[Array, "c f"], x: Float[Array, "b c q k"]) -> Float[Array, "b f q k"]:
-    """A linear map of the heads, or channels, of each pair. Told for each example, so that no axis has to be moved."""
-    weights = jnp.broadcast_to(weights.T[None], (len(x), *weights.shape[::-1]))
-    return jnp.einsum("bfc,bcqk->bfqk", weights, x)
-
-
 def from_here_on(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
     """The sum of each number and those behind it, along the last axis."""
     return jax.lax.platform_dependent(x, cpu=in_chunks, default=one_by_one)

@@ -15,7 +15,6 @@ from flax import nnx
 
 from posenc.encodings.base import Encoding, parameter
 from posenc.positions import Positions, distance
-from posenc.sums import mixed
 
 SMALL = 1e-6  # keeps the quotient finite where c has come to 0
 
@@ -61,5 +60,5 @@ class FIRE(Encoding):
         end = jnp.maximum(m, jnp.abs(self.multiplier[...] * self.threshold))
         share = jnp.log1p(jnp.abs(c * r)) / (jnp.log1p(jnp.abs(c * end)) + SMALL)
         up, up_bias = (row[...].reshape(1, -1, 1, 1) for row in (self.up, self.up_bias))
-        hidden = jax.nn.relu(share[:, None] * up + up_bias)  # channels first: no axis has to be moved after it
-        return mixed(self.down[...], hidden)
+        hidden = jax.nn.relu(share[:, None] * up + up_bias)  # heads and channels first: nothing is to be moved after it
+        return jnp.einsum("bfqk,fh->bhqk", hidden, self.down[...])

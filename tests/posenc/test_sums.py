@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from posenc.sums import for_each, from_here_on, in_chunks, mixed, one_by_one
+from posenc.sums import for_each, from_here_on, in_chunks, one_by_one
 
 
 @pytest.mark.parametrize("keys", [1, 5, 16, 17, 32, 100])
@@ -25,9 +25,3 @@ def test_a_bias_for_each_example_is_the_bias_and_its_gradient_the_sum():
     np.testing.assert_array_equal(for_each(bias, 5), jnp.broadcast_to(bias, (5, 2, 3, 4)))
     slope = jax.grad(lambda bias: jnp.sum(for_each(bias, 5) * weights))(bias)
     np.testing.assert_allclose(slope, weights.sum(0, keepdims=True), atol=1e-5)
-
-
-def test_heads_are_mixed_as_in_a_loop():
-    weights, x = jax.random.normal(jax.random.key(0), (3, 6)), jax.random.normal(jax.random.key(1), (2, 3, 4, 5))
-    expected = [[sum(weights[c, f] * x[b, c] for c in range(3)) for f in range(6)] for b in range(2)]
-    np.testing.assert_allclose(mixed(weights, x), np.array(expected), atol=1e-5)
