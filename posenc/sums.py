@@ -45,3 +45,16 @@ def in_chunks(x: Float[Array, "... k"]) -> Float[Array, "... k"]:
     behind = (totals @ jnp.tril(jnp.ones((chunks, chunks), x.dtype), -1)).reshape(-1, 1)
     whole = within + behind @ jnp.ones((1, CHUNK), x.dtype)
     return whole.reshape(*lead, chunks * CHUNK)[..., :keys]
+
+
+def computed_once(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The same numbers, kept. XLA on a CPU computes what seems cheap anew for each element that it goes into.
+
+    A sine of a position, say, for each example, head and layer. What a product gives is kept: here, with an identity.
+    """
+
+    def by_identity(x: Array) -> Array:
+        flat = jnp.pad(x.reshape(-1), (0, -x.size % CHUNK)).reshape(-1, CHUNK)
+        return (flat @ jnp.eye(CHUNK, dtype=x.dtype)).reshape(-1)[: x.size].reshape(x.shape)
+
+    return jax.lax.platform_dependent(x, cpu=by_identity, default=lambda x: x)

@@ -57,9 +57,11 @@ class DAPE(Encoding):
         bias = jnp.asarray(self.of.bias(q_positions, k_positions))
         bias = jnp.broadcast_to(bias, logits.shape)
         seen = jnp.concatenate([logits, bias], axis=1)
-        hidden = jnp.einsum("bhqk,hf->bfqk", seen, self.up[...]) + self.up_bias[...][None, :, None, None]
-        change = jnp.einsum("bfqk,fh->bhqk", jax.nn.leaky_relu(hidden), self.down[...])
-        return logits + bias + change
+        # A column for each pair: with an axis of examples before that of heads, XLA moves all of it for each product.
+        pairs = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1)
+        hidden = jax.nn.leaky_relu(jnp.einsum("cn,cf->fn", pairs, self.up[...]) + self.up_bias[...][:, None])
+        change = jnp.einsum("fn,fh->hn", hidden, self.down[...]).reshape(-1, len(logits), *logits.shape[2:])
+        return logits + bias + jnp.moveaxis(change, 0, 1)
 
 
 OTHERS = ("embeddings", "steps", "logits", "weights", "values")

@@ -59,6 +59,8 @@ class FIRE(Encoding):
         m = Positions.of(q_positions).values.astype(c.dtype)[:, :, None]
         end = jnp.maximum(m, jnp.abs(self.multiplier[...] * self.threshold))
         share = jnp.log1p(jnp.abs(c * r)) / (jnp.log1p(jnp.abs(c * end)) + SMALL)
-        up, up_bias = (row[...].reshape(1, -1, 1, 1) for row in (self.up, self.up_bias))
-        hidden = jax.nn.relu(share[:, None] * up + up_bias)  # heads and channels first: nothing is to be moved after it
-        return jnp.einsum("bfqk,fh->bhqk", hidden, self.down[...])
+        # The network's first layer with its bias is one product, pairs in a row: so are its gradients, which are sums.
+        pairs = jnp.stack([share, jnp.ones_like(share)], axis=-1).reshape(-1, 2)
+        hidden = jax.nn.relu(pairs @ jnp.concatenate([self.up[...], self.up_bias[...][None]]))
+        by_head = jnp.einsum("nf,fh->hn", hidden, self.down[...])
+        return jnp.moveaxis(by_head.reshape(-1, *share.shape), 0, 1)

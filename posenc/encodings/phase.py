@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from posenc.shapes import Array, Num
+from posenc.sums import computed_once
 
 Layout = Literal["halves", "interleaved"]
 LARGEST = 2.0**31  # of a whole number of 32 bits
@@ -68,7 +69,7 @@ def turned(x: Array, angles: Array, layout: Layout, size: float | Array = 1.0) -
         layout: "halves" pairs channels i and i + d/2, "interleaved" 2i and 2i + 1.
         size: broadcastable to the angles.
     """
-    cos, sin = jnp.cos(angles) * size, jnp.sin(angles) * size
+    cos, sin = computed_once(jnp.cos(angles) * size), computed_once(jnp.sin(angles) * size)
     wide = x.astype(cos.dtype)
     first, second = jnp.split(wide, 2, axis=-1) if layout == "halves" else (wide[..., 0::2], wide[..., 1::2])
     pairs = first * cos - second * sin, first * sin + second * cos
