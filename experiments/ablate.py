@@ -1,9 +1,9 @@
 """The main job: a config becomes cells, cells become rows, rows become a table and a picture.
 
     python -m experiments.ablate --config=configs/quickstart.py --results=results/quickstart
-    python -m experiments.ablate --config=configs/quickstart.py --results=DIR --config.sweep.encoding=rope,t5
+    python -m experiments.ablate --config=configs/quickstart.py --results=DIR --sweep=encoding=rope,t5
 
-Any field of the config can be set on the command line; `--config.sweep.AXIS=a,b` narrows or adds an axis of the sweep.
+Any field of the config can be set on the command line; `--sweep=FIELD=a,b` narrows an axis of the sweep or adds one.
 All cells are checked before the first one runs. What is finished is not run again: the same command goes on where it
 was stopped, and a command that asks for more cells or seeds runs only those.
 """
@@ -48,10 +48,26 @@ class TupleParser(flags.ArgumentParser):
 
 config_flags.register_flag_parser_for_type(tuple, TupleParser())
 CONFIG = config_flags.DEFINE_config_file("config", None, "The config file: Python, run as such.", lock_config=True)
+SWEEP = flags.DEFINE_multi_string("sweep", [], "An axis of the sweep, as train.learning_rate=1e-3,3e-3.")
 RESULTS = flags.DEFINE_string("results", None, "The folder for the results; it may hold earlier ones.")
 
 
 Work = list[tuple[CellFolder, list[int]]]  # cells, each with the seeds that are to run
+
+
+def with_axes(config: ConfigDict, axes: list[str]) -> ConfigDict:
+    """The config, with axes of its sweep as the command line has them: FIELD=a,b.
+
+    Raises:
+        ValueError: an axis is not of this form.
+    """
+    for axis in axes:
+        field, separator, values = axis.partition("=")
+        if not field or not separator:
+            raise ValueError(f"--sweep={axis}: expected a field and its values, as train.learning_rate=1e-3,3e-3.")
+        with config.sweep.unlocked():
+            config.sweep[field] = TupleParser().parse(values)
+    return config
 
 
 def plan(config: ConfigDict, folder: Path) -> tuple[Work, Work]:
@@ -141,7 +157,7 @@ def main(argv: list[str]) -> None:
     if not path.is_file():
         fail(f"there is no config file {path}; expected a Python file, as configs/quickstart.py is one.")
     try:
-        asked, missing = plan(CONFIG.value, Path(RESULTS.value))
+        asked, missing = plan(with_axes(CONFIG.value, SWEEP.value), Path(RESULTS.value))
     except ValueError as error:
         fail(str(error))
     keep_programs()

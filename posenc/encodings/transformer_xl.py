@@ -76,5 +76,5 @@ class TransformerXL(Encoding):
         if len(waves) > 1:
             return jnp.einsum("bqhd,bqkm,mhd->bhqk", query, waves, self.projection[...])
         # Shared by all examples: one product for each query and head. XLA moves the larger operand unless it is told.
-        rows = jnp.einsum("qkm,mhd->qhdk", waves[0], self.projection[...])
-        return jnp.transpose(jnp.einsum("qhbd,qhdk->qhbk", jnp.transpose(query, (1, 2, 0, 3)), rows), (2, 1, 0, 3))
+        rows = jnp.einsum("qkm,mhd->hqdk", waves[0], self.projection[...])
+        return jnp.transpose(jnp.einsum("hqbd,hqdk->hqbk", jnp.transpose(query, (2, 1, 0, 3)), rows), (2, 0, 1, 3))

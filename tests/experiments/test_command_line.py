@@ -1,6 +1,7 @@
 """The main job as a user starts it: run, stop, go on, ask for more, get it wrong."""
 
 import io
+import itertools
 import json
 import os
 import signal
@@ -20,10 +21,11 @@ from flax import nnx
 from ml_collections import ConfigDict
 from rich.console import Console
 
+from configs import quickstart
 from experiments import ablate, report
 from experiments.ablate import TupleParser
 from experiments.cells import TABLES, Cell
-from experiments.config import SECTIONS, default_config
+from experiments.config import SECTIONS, default_config, expand
 from experiments.results import CellFolder, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +36,7 @@ TINY = {
     "evaluate.lengths": (2, 4), "evaluate.examples": 8, "evaluate.batch": 8,
 }  # fmt: skip
 FLAGS = [f"--config.{path}={value}" for path, value in TINY.items()]
-SWEEP = [*FLAGS, "--config.sweep.encoding=rope,none", "--config.sweep.task=parity", "--config.seeds=2"]
+SWEEP = [*FLAGS, "--config.sweep.encoding=rope,none", "--sweep=task=parity", "--config.seeds=2"]
 # Reading a config file, ml_collections uses what Python will not have for ever.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
@@ -294,6 +296,13 @@ def command(tmp_path, monkeypatch, capsys):
     return outcome
 
 
+def test_any_field_is_an_axis_on_the_command_line():
+    axes = ["encoding=rope", "encoding.rope.base=1e2,1e4", "train.learning_rate=1e-3,3e-3", "encoding.share=True,False"]
+    cells = expand(ablate.with_axes(quickstart.get_config(), [*axes, "task=parity"]))
+    said = [(c.config["encoding"]["options"]["rope"]["base"], c.train.learning_rate, c.config["encoding"]["share"]) for c in cells]
+    assert said == list(itertools.product((1e2, 1e4), (1e-3, 3e-3), (True, False)))
+
+
 MISTAKES = {
     "unknown section": ([CONFIG, "--config.modle.width=8"], ["modle", "model"]),
     "unknown field": ([CONFIG, "--config.model.widht=8"], ["widht", "width"]),
@@ -301,6 +310,10 @@ MISTAKES = {
     "unknown flag": ([CONFIG, "--resutls=r"], ["resutls"]),
     "unknown encoding": ([CONFIG, *SWEEP, "--config.sweep.encoding=rope,roppe"], ["'roppe'", "'rope'", "Known:"]),
     "empty axis": ([CONFIG, *SWEEP, "--config.sweep.encoding="], ["sweep.encoding is empty", "at least one"]),
+    "empty field": ([CONFIG, *SWEEP, "--sweep=train.steps="], ["sweep.train.steps is empty", "at least one"]),
+    "axis without values": ([CONFIG, *SWEEP, "--sweep=train.steps"], ["--sweep=train.steps", "field and its values"]),
+    "axis of no field": ([CONFIG, *SWEEP, "--sweep=train.stepps=2,3"], ["'train.stepps'", "'steps'"]),
+    "axis of a section": ([CONFIG, *SWEEP, "--sweep=train=2,3"], ["train is a section", "one of its fields"]),
     "no number": ([CONFIG, "--config.seeds=abc"], ["--config.seeds", "abc"]),
     "no seeds": ([CONFIG, "--config.seeds=0"], ["seeds is 0", "from 1"]),
     "nan": ([CONFIG, *SWEEP, "--config.train.learning_rate=nan"], ["train.learning_rate is nan", "finite"]),
