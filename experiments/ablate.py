@@ -59,12 +59,16 @@ def with_axes(config: ConfigDict, axes: list[str]) -> ConfigDict:
     """The config, with axes of its sweep as the command line has them: FIELD=a,b.
 
     Raises:
-        ValueError: an axis is not of this form.
+        ValueError: an axis is not of this form, or is there twice.
     """
+    fields = set()
     for axis in axes:
         field, separator, values = axis.partition("=")
         if not field or not separator:
             raise ValueError(f"--sweep={axis}: expected a field and its values, as train.learning_rate=1e-3,3e-3.")
+        if field in fields:
+            raise ValueError(f"--sweep={axis}: {field} is an axis twice. Give all its values at once.")
+        fields.add(field)
         with config.sweep.unlocked():
             config.sweep[field] = TupleParser().parse(values)
     return config

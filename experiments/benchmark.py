@@ -11,6 +11,8 @@ is given the same file again goes on where it was stopped.
 
 import argparse
 import json
+import math
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -19,6 +21,7 @@ from rich.table import Table
 from experiments.benchmarks import cell, encodings, memory
 
 COMMANDS = {"cell": cell, "encodings": encodings, "memory": memory}
+WIDE = 160  # columns of a file or a pipe
 
 
 class Rows:
@@ -42,13 +45,21 @@ class Rows:
 
 
 def table(rows: list[dict]) -> Table:
-    """The rows, a column for each of their keys."""
-    shown = Table()
-    for key in rows[0]:
-        shown.add_column(key.replace("_", " "), justify="left" if isinstance(rows[0][key], str) else "right")
+    """The rows, a column for each key that one of them has, but for the command."""
+    shown, keys = Table(), [key for key in dict.fromkeys(key for row in rows for key in row) if key != "command"]
+    for key in keys:
+        words = any(isinstance(row.get(key), str) for row in rows)
+        shown.add_column(key.replace("_", " "), justify="left" if words else "right", no_wrap=words)
     for row in rows:
-        shown.add_row(*(f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()))
+        shown.add_row(*(told(row.get(key)) for key in keys))
     return shown
+
+
+def told(value: object) -> str:
+    """A number with three digits that count, or all that stand before the point; nothing where there is none."""
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return "" if value is None else str(value)
 
 
 def main() -> None:
@@ -59,7 +70,7 @@ def main() -> None:
         command.add_argument("--rows", type=Path, help="a file for the rows, JSON lines; it may hold earlier ones")
         module.arguments(command)
     given = parser.parse_args()
-    rows, console = Rows(given.rows), Console()
+    rows, console = Rows(given.rows), Console(width=None if sys.stdout.isatty() else WIDE)
     COMMANDS[given.command].run(given, rows, console)
     console.print(table([row for row in rows.rows if row["command"] == given.command]))
 

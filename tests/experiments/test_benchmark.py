@@ -61,6 +61,15 @@ def test_memory_is_measured_and_a_failure_is_a_row():
     assert "nope" in memory.elsewhere("nope", "training", 64)["failure"]
 
 
+def test_the_table_shows_each_row_whole_also_where_rows_differ(capsys):
+    one = {"command": "memory", "encoding": "a_name_of_some_length", "mib": 4213.8, "seconds": 1.234}
+    other = {"command": "memory", "encoding": "rope", "mib": float("nan"), "failure": "out of memory", "seconds": None}
+    benchmark.Console(width=80).print(benchmark.table([one, other]))
+    lines = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+    assert ["a_name_of_some_length", "4214", "1.23"] in lines
+    assert ["rope", "nan", "out", "of", "memory"] in lines
+
+
 @pytest.mark.parametrize("name", ["learned", "shaw"])
 def test_the_model_of_the_cost_table_takes_a_step(name):
     given = argparse.Namespace(tokens=16, batch=1, dtype="bfloat16", attention="auto")
