@@ -83,21 +83,22 @@ def sums(
 def skewed(x: Float[Array, "... q r"], keys: int) -> Float[Array, "... q k"]:
     """From a value for each query and distance, in the order of `diagonals`, to one for each query and key.
 
-    Query i and key j have the distance number q - 1 - i + j: each row starts one further left than the row above it,
-    as it does when it is read one number further on. There may be numbers behind those of the distances that occur.
+    Query i and key j have the distance number q - 1 - i + j. Read with rows one number shorter, each row starts one
+    further right than the row above it: key j of every query is then in column q - 1 + j. There may be numbers behind
+    those of the distances that occur.
     """
     *lead, queries, distances = x.shape
     needed = queries + keys  # a row with one number more than there are distances
     if distances < needed:
         x = jnp.concatenate([x, x[..., :1]], axis=-1)
-    flat, start = x.reshape(*lead, queries * needed), queries - 1
-    return flat[..., start : start + queries * (needed - 1)].reshape(*lead, queries, needed - 1)[..., :keys]
+    flat = x.reshape(*lead, queries * needed)[..., : queries * (needed - 1)]
+    return flat.reshape(*lead, queries, needed - 1)[..., queries - 1 :]
 
 
 def unskewed(x: Float[Array, "... q k"]) -> Float[Array, "... q r"]:
     """The way back: from a value for each query and key to one for each query and distance, 0 where no key is."""
     *lead, queries, keys = x.shape
     none = [(0, 0)] * len(lead)
-    flat = jnp.pad(x, [*none, (0, 0), (0, queries - 1)]).reshape(*lead, -1)
-    flat = jnp.pad(flat, [*none, (queries - 1, 1)])
+    flat = jnp.pad(x, [*none, (0, 0), (queries - 1, 0)]).reshape(*lead, -1)
+    flat = jnp.pad(flat, [*none, (0, queries)])
     return flat.reshape(*lead, queries, queries + keys)[..., :-1]
