@@ -106,7 +106,7 @@ MUTANTS = [
     ),
     Mutant(
         "Transformer-XL's shift off by one", "off by one", "posenc/encodings/skew.py",
-        "queries * needed), queries - 1", "queries * needed), queries", f"{FORMULA} transformer_xl",
+        "[..., queries - 1 :]", "[..., queries - 2 : -1]", f"{FORMULA} transformer_xl",
     ),
     Mutant(
         "Transformer-XL's positions flipped", "sign", "posenc/encodings/skew.py",
