@@ -10,6 +10,7 @@ was stopped, and a command that asks for more cells or seeds runs only those.
 
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -55,23 +56,25 @@ RESULTS = flags.DEFINE_string("results", None, "The folder for the results; it m
 Work = list[tuple[CellFolder, list[int]]]  # cells, each with the seeds that are to run
 
 
-def with_axes(config: ConfigDict, axes: list[str]) -> ConfigDict:
-    """The config, with axes of its sweep as the command line has them: FIELD=a,b.
+def add_axes(config: ConfigDict, axes: list[str], others: Iterable[str] = ()) -> None:
+    """Gives the sweep of a config the axes that the command line has: FIELD=a,b, in place of its own of that field.
+
+    Args:
+        others: fields that the command line makes axes in another way.
 
     Raises:
         ValueError: an axis is not of this form, or is there twice.
     """
-    fields = set()
+    fields = set(others)
     for axis in axes:
         field, separator, values = axis.partition("=")
         if not field or not separator:
             raise ValueError(f"--sweep={axis}: expected a field and its values, as train.learning_rate=1e-3,3e-3.")
         if field in fields:
-            raise ValueError(f"--sweep={axis}: {field} is an axis twice. Give all its values at once.")
+            raise ValueError(f"--sweep={axis}: {field} is an axis twice on the command line. Give all its values once.")
         fields.add(field)
         with config.sweep.unlocked():
             config.sweep[field] = TupleParser().parse(values)
-    return config
 
 
 def plan(config: ConfigDict, folder: Path) -> tuple[Work, Work]:
@@ -160,8 +163,10 @@ def main(argv: list[str]) -> None:
     path = Path(config_flags.get_config_filename(flags.FLAGS["config"]).split(":")[0])
     if not path.is_file():
         fail(f"there is no config file {path}; expected a Python file, as configs/quickstart.py is one.")
+    said = config_flags.get_override_values(flags.FLAGS["config"])
     try:
-        asked, missing = plan(with_axes(CONFIG.value, SWEEP.value), Path(RESULTS.value))
+        add_axes(CONFIG.value, SWEEP.value, [path.removeprefix("sweep.") for path in said if path.startswith("sweep.")])
+        asked, missing = plan(CONFIG.value, Path(RESULTS.value))
     except ValueError as error:
         fail(str(error))
     keep_programs()

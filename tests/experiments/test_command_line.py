@@ -298,7 +298,9 @@ def command(tmp_path, monkeypatch, capsys):
 
 def test_any_field_is_an_axis_on_the_command_line():
     axes = ["encoding=rope", "encoding.rope.base=1e2,1e4", "train.learning_rate=1e-3,3e-3", "encoding.share=True,False"]
-    cells = expand(ablate.with_axes(quickstart.get_config(), [*axes, "task=parity"]))
+    config = quickstart.get_config()
+    ablate.add_axes(config, [*axes, "task=parity"])
+    cells = expand(config)
     rope, shared = [[c.config["encoding"][key] for c in cells] for key in ("options", "share")]
     said = [(o["rope"]["base"], c.train.learning_rate, s) for o, c, s in zip(rope, cells, shared, strict=True)]
     assert sorted(said) == sorted(itertools.product((1e2, 1e4), (1e-3, 3e-3), (True, False)))
@@ -315,6 +317,7 @@ MISTAKES = {
     "axis without values": ([CONFIG, *SWEEP, "--sweep=train.steps"], ["--sweep=train.steps", "field and its values"]),
     "axis of no field": ([CONFIG, *SWEEP, "--sweep=train.stepps=2,3"], ["'train.stepps'", "'steps'"]),
     "axis twice": ([CONFIG, *SWEEP, "--sweep=model.depth=1", "--sweep=model.depth=2"], ["model.depth", "twice"]),
+    "axis in two ways": ([CONFIG, *SWEEP, "--sweep=task=sort"], ["--sweep=task=sort", "twice"]),
     "axis of a section": ([CONFIG, *SWEEP, "--sweep=train=2,3"], ["train is a section", "one of its fields"]),
     "no number": ([CONFIG, "--config.seeds=abc"], ["--config.seeds", "abc"]),
     "no seeds": ([CONFIG, "--config.seeds=0"], ["seeds is 0", "from 1"]),
