@@ -1,7 +1,7 @@
 """The table of tasks."""
 
 from experiments.tasks.arithmetic import Addition
-from experiments.tasks.base import Batch, Layout, Task, positions
+from experiments.tasks.base import Asked, Batch, Example, Layout, Stream, Task, positions
 from experiments.tasks.strings import Copy, Parity, Reverse, Sort
 
 TASKS: dict[str, type[Task]] = {
@@ -12,4 +12,4 @@ TASKS: dict[str, type[Task]] = {
     "addition": Addition,
 }
 
-__all__ = ["TASKS", "Batch", "Layout", "Task", "positions"]
+__all__ = ["TASKS", "Asked", "Batch", "Example", "Layout", "Stream", "Task", "positions"]

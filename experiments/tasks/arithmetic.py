@@ -12,7 +12,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from experiments.tasks.base import Task
+from experiments.tasks.base import Example, Task
 
 PLUS = 10
 
@@ -53,7 +53,7 @@ class Addition(Task):
         slot = jnp.arange(self.input_length(longest))
         second_there = second[jnp.clip(slot - length - 1, 0, longest - 1)]
         first_there = jnp.where(slot == length, PLUS, first[jnp.minimum(slot, longest - 1)])
-        return jnp.where(slot <= length, first_there, second_there), total
+        return Example(jnp.where(slot <= length, first_there, second_there), total)
 
     def longest_number(self, length):
         return length + 1

@@ -12,7 +12,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from experiments.tasks.base import Task
+from experiments.tasks.base import Example, Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Copy(String):
 
     def sample(self, key, length, longest):
         string = self.draw(key, longest)
-        return string, string
+        return Example(string, string)
 
     def groups(self, length, longest):
         """A symbol of the answer with that of the input which it repeats."""
@@ -56,7 +56,7 @@ class Reverse(String):
 
     def sample(self, key, length, longest):
         string = self.draw(key, longest)
-        return string, string[jnp.maximum(length - 1 - jnp.arange(longest), 0)]
+        return Example(string, string[jnp.maximum(length - 1 - jnp.arange(longest), 0)])
 
     def groups(self, length, longest):
         """A symbol of the answer with that of the input which it repeats."""
@@ -69,7 +69,7 @@ class Sort(String):
 
     def sample(self, key, length, longest):
         string = self.draw(key, longest)
-        return string, jnp.sort(jnp.where(jnp.arange(longest) < length, string, self.alphabet))
+        return Example(string, jnp.sort(jnp.where(jnp.arange(longest) < length, string, self.alphabet)))
 
     def chance(self, length):
         """The likeliest sorted string holds each symbol equally often, as nearly as it goes."""
@@ -98,7 +98,7 @@ class Parity(Task):
     def sample(self, key, length, longest):
         bits = jax.random.randint(key, (longest,), 0, 2)
         ones = jnp.sum(jnp.where(jnp.arange(longest) < length, bits, 0))
-        return bits, (ones % 2)[None]
+        return Example(bits, (ones % 2)[None])
 
     def chance(self, length):
         return 0.5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from experiments.tasks import Layout, Task
+from experiments.tasks import Example, Layout, Task
 from experiments.tasks.arithmetic import Addition
 from experiments.tasks.strings import Copy, Parity, Reverse, Sort
 
@@ -76,7 +76,7 @@ def drawn(task, length, longest=LONGEST, count=50):
     """Examples as pairs of lists, without what pads them."""
     keys = jax.random.split(jax.random.key(3), count)
     both = jax.vmap(lambda key: task.sample(key, length, longest))(keys)
-    questions, answers = (np.asarray(part) for part in both)
+    questions, answers = np.asarray(both.input), np.asarray(both.answer)
     assert (questions.shape[1], answers.shape[1]) == sizes(task, longest)
     asked, answered = sizes(task, length)
     return list(zip(questions[:, :asked].tolist(), answers[:, :answered].tolist(), strict=True))
@@ -117,7 +117,7 @@ def test_padding_changes_nothing(task):
 def test_a_traced_length_gives_the_same_example_as_a_whole_number(task):
     key = jax.random.key(5)
     traced = jax.jit(lambda length: task.sample(key, length, LONGEST))(4)
-    for one, other, size in zip(traced, task.sample(key, 4, LONGEST), sizes(task, 4), strict=True):
+    for one, other, size in zip(traced[:2], task.sample(key, 4, LONGEST)[:2], sizes(task, 4), strict=True):
         np.testing.assert_array_equal(one[:size], other[:size])
 
 
@@ -181,7 +181,7 @@ class HandMade(Task):
         return length - 1
 
     def sample(self, key, length, longest):
-        return jnp.array([3, 1, 2, 4, 4])[:longest], jnp.array([4, 0, 1, 3])[: longest - 1]
+        return Example(jnp.array([3, 1, 2, 4, 4])[:longest], jnp.array([4, 0, 1, 3])[: longest - 1])
 
     def chance(self, length):
         return 0.0
