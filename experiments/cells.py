@@ -20,6 +20,7 @@ from experiments.tasks import TASKS, Layout
 from posenc.building import names_within
 from posenc.options import options_of
 
+Transformer = posenc.Transformer | posenc.EncoderDecoder
 TABLES = {"encoding": posenc.ENCODINGS, "positions": posenc.SCHEMES, "task": TASKS}
 
 
@@ -79,7 +80,7 @@ class Cell:
 
     def without_encoding(self) -> "Cell":
         """The same cell with no encoding at all."""
-        none = {"name": "none", "pattern": ["none"], "share": None, "options": {"none": {}}}
+        none = {"name": "none", "pattern": ["none"], "share": None, "cross": "none", "options": {"none": {}}}
         return Cell({**self.config, "encoding": none, "evaluate": {**self.config["evaluate"], "encoding": ""}})
 
     @property
@@ -89,46 +90,44 @@ class Cell:
         rest = {key: value for key, value in self.config.items() if key != "evaluate"}
         return rest | {"positions": positions}
 
-    def transformer(self, rngs: nnx.Rngs) -> posenc.Transformer:
+    def transformer(self, rngs: nnx.Rngs) -> Transformer:
         """The model, with initial parameters drawn from `rngs`."""
         return self.transformer_with({}, rngs)
 
-    def tested_transformer(self, rngs: nnx.Rngs) -> posenc.Transformer:
+    def tested_transformer(self, rngs: nnx.Rngs) -> Transformer:
         """The model as it is tested: the same parameters, and perhaps other options of its encodings."""
         return self.transformer_with(assigned(self.evaluate.encoding), rngs)
 
-    def transformer_with(self, changed: Mapping[str, Mapping[str, Any]], rngs: nnx.Rngs) -> posenc.Transformer:
+    def transformer_with(self, changed: Mapping[str, Mapping[str, Any]], rngs: nnx.Rngs) -> Transformer:
         """The model with these options of its encodings in place of those in the configuration."""
         model, encoding = self.model, self.config["encoding"]
         options = {name: tuples(values) | dict(changed.get(name, {})) for name, values in encoding["options"].items()}
-        layers = posenc.make_layers(
-            encoding["pattern"],
-            model.depth,
-            share=encoding["share"],
-            options=options,
-            width=model.width,
-            heads=model.heads,
-            head_dim=model.width // model.heads,
-            bidirectional=model.architecture == "encoder",
-            rngs=rngs,
-        )
-        return posenc.Transformer(
-            self.layout.vocabulary,
-            model.width,
-            model.depth,
-            model.heads,
-            layers,
-            mlp_width=model.mlp_width or None,
-            activation=model.activation,
-            causal=model.architecture == "decoder",
-            norm=model.norm,
-            placement=model.placement,
-            attention=model.attention,
-            dropout=model.dropout,
-            dropout_on=model.dropout_on,
-            dtype=jnp.dtype(model.dtype),
-            rngs=rngs,
-        )
+        head_dim = model.head_width or model.width // model.heads
+        sizes = dict(width=model.width, heads=model.heads, head_dim=head_dim, value_dim=model.value_width or None)
+
+        def layers(bidirectional: bool) -> list[posenc.Encoding]:
+            pattern, share = encoding["pattern"], encoding["share"]
+            return posenc.make_layers(
+                pattern, model.depth, share=share, options=options, bidirectional=bidirectional, rngs=rngs, **sizes
+            )
+
+        common = (self.layout.vocabulary, model.width, model.depth, model.heads)
+        if model.architecture != "encoder_decoder":
+            causal = model.architecture == "decoder"
+            return posenc.Transformer(*common, layers(not causal), causal=causal, rngs=rngs, **self.form)
+        name = encoding["cross"]
+        cross = posenc.make(name, parts=options, bidirectional=True, rngs=rngs, **sizes, **options[name])
+        return posenc.EncoderDecoder(*common, layers(True), layers(False), cross=cross, rngs=rngs, **self.form)
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """What the model says of all layers, as `posenc.Form` takes it: 0 is None there."""
+        model = self.model
+        unset = ("mlp_width", "attention_scale", "window", "stride")
+        same = ("activation", "norm", "placement", "attention", "scale_embeddings", "tie_embeddings", "dropout")
+        form = {name: getattr(model, name) or None for name in unset} | {name: getattr(model, name) for name in same}
+        dims = dict(head_dim=model.head_width or None, value_dim=model.value_width or None)
+        return form | dims | {"dropout_on": model.dropout_on, "dtype": jnp.dtype(model.dtype)}
 
 
 def label(axis: str, name: str, options: Mapping[str, Any]) -> str:
@@ -158,7 +157,9 @@ def encoding_label(chosen: Mapping[str, Any]) -> str:
         ]
         different = ", ".join([*changed("encoding", name, options[name]), *inner])
         texts.append(f"{name}({different})" if different else name)
-    return "+".join(texts) + ("" if chosen["share"] is None else f", share={chosen['share']}")
+    cross = chosen.get("cross", "none")
+    between = "" if cross == "none" else f", cross={label('encoding', cross, chosen['options'][cross])}"
+    return "+".join(texts) + between + ("" if chosen["share"] is None else f", share={chosen['share']}")
 
 
 def tested_label(text: str, options: Mapping[str, Any]) -> str:

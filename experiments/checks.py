@@ -10,12 +10,12 @@ from flax import nnx
 from jax.extend.core import ClosedJaxpr
 
 import posenc
-from experiments.cells import Cell
-from experiments.tasks import TASKS, Layout
+from experiments.cells import Cell, Transformer
+from experiments.tasks import TASKS, Layout, Stream
 from posenc.shapes import Array, Num
 
 NEEDED = {"numbers": "which tokens are digits of a number", "groups": "which tokens belong together"}
-Models = dict[str, tuple[posenc.Transformer, posenc.Transformer]]
+Models = dict[str, tuple[Transformer, Transformer]]
 
 
 def check(cell: Cell, models: Models) -> None:
@@ -23,6 +23,7 @@ def check(cell: Cell, models: Models) -> None:
 
     `models` collects the models that cells share, as trained and as tested, without parameters: each is traced once.
     """
+    check_form(cell)
     identity = json.dumps([cell.config["encoding"], cell.config["model"], cell.evaluate.encoding])
     if identity not in models:
         trained = nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0)))
@@ -40,7 +41,22 @@ def check(cell: Cell, models: Models) -> None:
         check_reach(cell, scheme, model, f"{use} at length {length}", length, field)
 
 
-def check_tested(text: str, trained: posenc.Transformer, tested: posenc.Transformer) -> None:
+def check_form(cell: Cell) -> None:
+    """Raises ValueError where a task cannot be put in the form that is asked for."""
+    task, name, architecture = cell.layout.task, cell.config["task"]["name"], cell.model.architecture
+    if architecture not in task.architectures:
+        raise ValueError(
+            f"task {name} is for {' and '.join(task.architectures)}, and model.architecture is {architecture!r}. "
+            "Change one of them."
+        )
+    if isinstance(task, Stream) and not cell.layout.end:
+        raise ValueError(f"task {name} asks within one text, which has no end: task.end says nothing. Leave it out.")
+    if cell.evaluate.generated and (isinstance(task, Stream) or architecture == "encoder"):
+        why = "it says all at once" if architecture == "encoder" else f"{name} asks for single tokens within a text"
+        raise ValueError(f"evaluate.generated is True, and {architecture} writes no answer: {why}. Leave it out.")
+
+
+def check_tested(text: str, trained: Transformer, tested: Transformer) -> None:
     """Raises ValueError where options in testing ask for other parameters, or change nothing."""
     states = [jax.tree.map(jnp.shape, nnx.to_pure_dict(nnx.state(model, nnx.Param))) for model in (trained, tested)]
     if states[0] != states[1]:
@@ -61,11 +77,12 @@ def same(one: ClosedJaxpr, other: ClosedJaxpr) -> bool:
     return str(one) == str(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in constants)
 
 
-def check_scheme(cell: Cell, scheme: posenc.Scheme, name: str, model: posenc.Transformer, purpose: str) -> None:
+def check_scheme(cell: Cell, scheme: posenc.Scheme, name: str, model: Transformer, purpose: str) -> None:
     """Raises ValueError where a position scheme makes no sense with the encoding or the task of a cell."""
     encoding, task = cell.label("encoding"), cell.config["task"]["name"]
     if cell.layout.extent(1, scheme.needs) is None:
-        knowing = [one for one, cls in TASKS.items() if Layout(cls(), cell.model.architecture).extent(1, scheme.needs)]
+        layouts = {one: Layout(cls(), cell.model.architecture) for one, cls in TASKS.items()}
+        knowing = [one for one, layout in layouts.items() if layout.extent(1, scheme.needs)]
         raise ValueError(
             f"{name} counts by {NEEDED[scheme.needs]}, and the task {task} does not say. Tasks that do: "
             f"{', '.join(knowing)}."
@@ -82,9 +99,7 @@ def check_scheme(cell: Cell, scheme: posenc.Scheme, name: str, model: posenc.Tra
             raise ValueError(f"{encoding} cannot read {name}: {error}") from None
 
 
-def check_reach(
-    cell: Cell, scheme: posenc.Scheme, model: posenc.Transformer, use: str, length: int, field: str
-) -> None:
+def check_reach(cell: Cell, scheme: posenc.Scheme, model: Transformer, use: str, length: int, field: str) -> None:
     """Raises ValueError where a scheme gives positions that an encoding cannot read."""
     lowest, highest = scheme.bounds(cell.layout.extent(length, scheme.needs))
     limit = min((one.limit for one in model.encodings if one.limit is not None), default=math.inf)
@@ -103,11 +118,12 @@ def check_reach(
         )
 
 
-def trace(model: posenc.Transformer, positions: Num[Array, "..."]) -> ClosedJaxpr:
+def trace(model: Transformer, positions: Num[Array, "..."]) -> ClosedJaxpr:
     """The program of a model without parameters on two tokens.
 
     Raises:
         ValueError: what an encoding says that cannot do with them.
     """
     graph, state = nnx.split(model)
-    return jax.make_jaxpr(lambda state: nnx.merge(graph, state)(jnp.zeros((1, 2), int), positions))(state)
+    texts = (jnp.zeros((1, 2), int), positions) * (2 if isinstance(model, posenc.EncoderDecoder) else 1)
+    return jax.make_jaxpr(lambda state: nnx.merge(graph, state)(*texts))(state)

@@ -36,6 +36,7 @@ def default_config() -> ConfigDict:
         tree[axis] = {"name": name} | sections
     config = ConfigDict(tree, type_safe=False)
     config.encoding.pattern = ()  # names that repeat over the layers, in place of the one name
+    config.encoding.cross = "none"  # of what a decoder asks of an encoder's text
     config.encoding.share = config_dict.placeholder(bool)  # one for all layers, or one each; unset, the paper's habit
     config.positions.test = ""  # the scheme for testing; unset, what the paper of the scheme for training tests with
     config.task.end = True  # an answer ends with a token that is scored
@@ -133,7 +134,7 @@ def resolve(config: ConfigDict, overrides: Mapping[str, Any]) -> Cell:
             "encoding.pattern is set and decides the encodings; a sweep over their names has no effect. Sweep over "
             "encoding.pattern instead, or leave it empty."
         )
-    resolved["encoding"] = encodings(whole["encoding"], resolved["model"]["depth"])
+    resolved["encoding"] = encodings(whole["encoding"], resolved["model"])
     resolved["evaluate"]["encoding"] = retold(resolved["evaluate"]["encoding"], resolved["encoding"]["options"])
     for axis in ("positions", "task"):
         resolved[axis] = choice(whole[axis], axis, whole[axis]["name"])
@@ -166,8 +167,15 @@ def section(values: dict[str, Any], name: str, cls: type) -> dict[str, Any]:
     return settings
 
 
-def encodings(values: dict[str, Any], depth: int) -> dict[str, Any]:
+def encodings(values: dict[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
     """The encodings of the layers, with the options of each and of those that they are made of, checked."""
+    depth, two_texts, cross = model["depth"], model["architecture"] == "encoder_decoder", values["cross"]
+    find(posenc.ENCODINGS, cross, "encoding")
+    if cross != "none" and not two_texts:
+        raise ValueError(
+            f"encoding.cross is {cross!r}, and model.architecture {model['architecture']!r} has no attention between "
+            "two texts. Leave it out, or use encoder_decoder."
+        )
     pattern, share = values["pattern"], values["share"]
     if not isinstance(pattern, tuple | list) or not all(isinstance(name, str) for name in pattern):
         raise ValueError(
@@ -183,9 +191,11 @@ def encodings(values: dict[str, Any], depth: int) -> dict[str, Any]:
     pattern = pattern[:1] if len(set(pattern)) == 1 else pattern
     for name in pattern:
         find(posenc.ENCODINGS, name, "encoding")
-    names = dict.fromkeys(inner for name in pattern for inner in [name, *names_within(name, values)])
+    used = [*pattern, cross] if two_texts else pattern
+    names = dict.fromkeys(inner for name in used for inner in [name, *names_within(name, values)])
     options = {name: choice(values, "encoding", name)["options"] for name in names}
-    return {"name": "+".join(pattern), "pattern": pattern, "share": share, "options": options}
+    chosen = {"name": "+".join(pattern), "pattern": pattern, "share": share, "options": options}
+    return chosen | ({"cross": cross} if two_texts else {})
 
 
 def retold(text: str, options: Mapping[str, Mapping[str, Any]]) -> str:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from experiments.cells import Cell
+from experiments.forward import KEPT
 
 
 class Cost(NamedTuple):
@@ -34,7 +35,7 @@ def cost(cell: Cell) -> Cost:
     """The cost of a cell's model."""
     model = nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0)))
     flops, without = forward_flops(cell), forward_flops(cell.without_encoding())
-    return Cost(size(model), size(model.encodings), flops, flops / without - 1)
+    return Cost(size(model), sum(map(size, model.encodings)), flops, flops / without - 1)
 
 
 def size(module: nnx.Module) -> int:
@@ -44,10 +45,14 @@ def size(module: nnx.Module) -> int:
 
 def forward_flops(cell: Cell) -> float:
     """Operations of a forward pass over one example of the longest trained length."""
-    graph, parameters = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
+    graph, parameters = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), KEPT)
 
-    def forward(parameters, tokens, positions):
-        return nnx.merge(graph, parameters)(tokens, positions)
+    def forward(parameters, *texts):
+        return nnx.merge(graph, parameters)(*texts)
 
-    like = jax.ShapeDtypeStruct((1, cell.layout.tokens(cell.train.max_length)), jnp.int32)
-    return jax.jit(forward).lower(parameters, like, like).cost_analysis()["flops"]
+    layout, length = cell.layout, cell.train.max_length
+    sizes = [layout.tokens(length)]
+    if layout.architecture == "encoder_decoder":
+        sizes = [layout.task.input_length(length), layout.task.answer_length(length) + layout.end]
+    like = [jax.ShapeDtypeStruct((1, size), jnp.int32) for size in sizes for _ in ("tokens", "positions")]
+    return jax.jit(forward).lower(parameters, *like).cost_analysis()["flops"]

@@ -3,7 +3,7 @@
 Exact match is teacher-forced: each token of the answer is predicted from the true tokens before it. It equals greedy
 decoding's, example by example: if every argmax is right given the true prefix, decoding writes the same answer, and at
 the first wrong one both fail. Token accuracy has no such equality: a decoder that has gone wrong does not get the true
-prefix back.
+prefix back. `evaluate.generated` gives both for answers that the model has written by itself.
 """
 
 import functools
@@ -18,10 +18,12 @@ from flax import nnx
 
 from experiments.cells import Cell
 from experiments.devices import over_batch, over_seeds
-from experiments.tasks import Batch, positions
+from experiments.forward import KEPT, answers, logits
+from experiments.tasks import Batch
 from posenc.shapes import Array, Float, Int, Key
 
 METRICS = ("exact_match", "token_accuracy", "loss")
+GENERATED = ("generated_exact_match", "generated_token_accuracy")
 
 
 class Sums(NamedTuple):
@@ -32,11 +34,17 @@ class Sums(NamedTuple):
     exact: Float[Array, ""]
     right: Float[Array, ""]
     loss: Float[Array, ""]
+    generated_exact: Float[Array, ""] | None = None
+    generated_right: Float[Array, ""] | None = None
 
     def metrics(self) -> dict[str, Array]:
         """Exact match a share of examples, token accuracy of answer tokens, loss in nats per answer token."""
         values = (self.exact / self.examples, self.right / self.tokens, self.loss / self.tokens)
-        return dict(zip(METRICS, values, strict=True))
+        metrics = dict(zip(METRICS, values, strict=True))
+        if self.generated_exact is None or self.generated_right is None:
+            return metrics
+        written = (self.generated_exact / self.examples, self.generated_right / self.tokens)
+        return metrics | dict(zip(GENERATED, written, strict=True))
 
 
 def evaluator_of(cell: Cell) -> "Evaluator":
@@ -60,7 +68,7 @@ class Evaluator:
 
     def __init__(self, cell: Cell):
         self.cell = cell
-        self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.tested_transformer(nnx.Rngs(0))), nnx.Param)
+        self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.tested_transformer(nnx.Rngs(0))), KEPT)
         self.metrics = jax.jit(self.all_seeds, static_argnames="longest")
 
     def __call__(self, parameters: nnx.State) -> Iterator[tuple[int, dict[str, Array]]]:
@@ -88,11 +96,15 @@ class Evaluator:
         """Over one batch."""
         batch_key, positions_key = jax.random.split(key)
         size = self.cell.evaluate.batch
-        batch = over_batch(self.cell.layout.batch(batch_key, jnp.full(size, length), longest)).alike()
-        where = positions(self.cell.schemes[1], positions_key, batch)
+        layout, scheme = self.cell.layout, self.cell.schemes[1]
+        batch = over_batch(layout.batch(batch_key, jnp.full(size, length), longest))
+        batch = batch.alike() if layout.task.alike else batch
         model = nnx.merge(self.graph, parameters)
-        logits = model(batch.tokens, where, lengths=batch.lengths, slots=batch.slots)
-        return count(logits, batch)
+        sums = count(logits(model, scheme, positions_key, batch), batch)
+        if not self.cell.evaluate.generated:
+            return sums
+        end = layout.special["end"] if layout.end else None
+        return counted(sums, answers(model, scheme, positions_key, batch, end), batch)
 
 
 def count(logits: Float[Array, "b a v"], batch: Batch) -> Sums:
@@ -106,6 +118,16 @@ def count(logits: Float[Array, "b a v"], batch: Batch) -> Sums:
         exact=jnp.all(right | ~scored, axis=-1).sum(dtype=jnp.float32),
         right=jnp.sum(right, where=scored, dtype=jnp.float32),
         loss=jnp.sum(losses, where=scored),
+    )
+
+
+def counted(sums: Sums, written: Int[Array, "b a"], batch: Batch) -> Sums:
+    """The same with what is right of answers that the model has written by itself."""
+    targets, scored = batch.asked()
+    right = written == targets
+    return sums._replace(
+        generated_exact=jnp.all(right | ~scored, axis=-1).sum(dtype=jnp.float32),
+        generated_right=jnp.sum(right, where=scored, dtype=jnp.float32),
     )
 
 

@@ -6,23 +6,31 @@ from typing import Any, Literal
 
 from experiments.tasks.base import Architecture
 from posenc.attention import Road
-from posenc.transformer import SITES, Activation, Norm, Placement, Site
+from posenc.blocks import SITES, Activation, Placement, Site
+from posenc.norms import Norm
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """The one transformer.
+    """The one transformer. `posenc.Form` says more of each.
 
     Attributes:
-        architecture: "decoder" (causal) or "encoder" (bidirectional).
+        architecture: "decoder" (causal), "encoder" (bidirectional) or "encoder_decoder".
         width: channels between the layers.
-        depth: layers.
-        heads: heads of each layer; they share the width evenly.
+        depth: layers; of an encoder-decoder, of each of the two.
+        heads: heads of each layer; they share the width evenly unless `head_width` is set.
+        head_width: channels of a query or key of one head; 0 for width / heads.
+        value_width: channels of a value of one head; 0 for as many.
         mlp_width: hidden channels of the MLPs; 0 for four times the width.
-        activation: of the MLPs, "gelu" or "relu".
-        norm: "rms" or "layer".
+        activation: of the MLPs, "gelu", "relu" or "silu"; "geglu" or "swiglu", with gates.
+        norm: "rms", "layer" or "batch".
         placement: of the norms, "pre" or "post".
         attention: the road it takes, "dense", "blocks" or "fused"; "auto" decides by the number of logits.
+        attention_scale: what products of queries and keys are multiplied by; 0 for 1 / sqrt(head_width).
+        window: a token sees those less than so many tokens away; 0 for all.
+        stride: and those a multiple of so many tokens away; 0 for none beside the window.
+        scale_embeddings: they are drawn small and multiplied by sqrt(width).
+        tie_embeddings: the head has the parameters of the embeddings.
         dropout: rate, in training only.
         dropout_on: what is dropped of "embeddings", attention "weights", "hidden" channels and residual "branches".
         dtype: of activations, "float32" or "bfloat16"; parameters, angles, logits, loss and optimiser are float32.
@@ -32,22 +40,29 @@ class Model:
     width: int = 64
     depth: int = 2
     heads: int = 4
+    head_width: int = 0
+    value_width: int = 0
     mlp_width: int = 0
     activation: Activation = "gelu"
     norm: Norm = "rms"
     placement: Placement = "pre"
     attention: Road = "auto"
+    attention_scale: float = 0.0
+    window: int = 0
+    stride: int = 0
+    scale_embeddings: bool = False
+    tie_embeddings: bool = False
     dropout: float = 0.0
     dropout_on: tuple[Site, ...] = SITES
     dtype: Literal["float32", "bfloat16"] = "float32"
 
     def __post_init__(self):
         at_least("model", self, 1, "width", "depth", "heads")
-        at_least("model", self, 0, "mlp_width")
-        if self.width % self.heads:
+        at_least("model", self, 0, "head_width", "value_width", "mlp_width", "attention_scale", "window", "stride")
+        if not self.head_width and self.width % self.heads:
             raise ValueError(
                 f"model.heads is {self.heads} and model.width {self.width}: heads share the width evenly. "
-                f"Change one of them."
+                f"Change one of them, or set model.head_width."
             )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"model.dropout is {self.dropout}; expected a rate from 0 to below 1.")
@@ -60,7 +75,9 @@ class Train:
     Attributes:
         steps: number of updates.
         batch: examples in each.
-        min_length, max_length: lengths are drawn uniformly between the two, both included.
+        min_length, max_length: lengths are drawn between the two, both included.
+        curriculum: of the lengths: "uniform" over all of them; "fixed", the longest alone; "growing", uniform from the
+            shortest to one that grows evenly with the steps, to the longest at the end.
         length: one length "per_batch", drawn from the step alone and so the same for all seeds, or "per_example".
         buckets: where a batch has one length, the number of array sizes: a short batch does not pay for a long one.
         learning_rate: at its peak.
@@ -74,6 +91,7 @@ class Train:
     batch: int = 32
     min_length: int = 1
     max_length: int = 10
+    curriculum: Literal["uniform", "fixed", "growing"] = "uniform"
     length: Literal["per_batch", "per_example"] = "per_batch"
     buckets: int = 4
     learning_rate: float = 1e-3
@@ -107,6 +125,8 @@ class Evaluate:
         examples: at each length; the same ones for every encoding and every seed.
         batch: examples at a time, a divisor of `examples`.
         seed: from which the examples are drawn.
+        generated: whether answers are also written token by token, the likeliest each time, from what the model has
+            written itself.
         encoding: options of the encoding that are other in testing than in training, with the same parameters:
             "rope.scaling=yarn rope.factor=8", separated by spaces.
     """
@@ -115,6 +135,7 @@ class Evaluate:
     examples: int = 256
     batch: int = 64
     seed: int = 0
+    generated: bool = False
     encoding: str = ""
 
     def __post_init__(self):

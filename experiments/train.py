@@ -19,8 +19,9 @@ from flax import nnx
 
 from experiments.cells import Cell
 from experiments.devices import over_batch, over_seeds, spread
+from experiments.forward import KEPT, logits
 from experiments.settings import Train
-from experiments.tasks import Batch, positions
+from experiments.tasks import Batch
 from posenc.shapes import Array, Float, Int, Key
 
 LANES = 8  # numbers of 32 bits in a vector register
@@ -42,7 +43,13 @@ class Numbers(NamedTuple):
 
 
 class State(NamedTuple):
-    """What training carries from step to step, and what it was told."""
+    """What training carries from step to step, and what it was told.
+
+    Attributes:
+        parameters: trained ones, and the running statistics of batch norms.
+        optimizer: of the trained ones.
+        numbers: settings.
+    """
 
     parameters: nnx.State
     optimizer: optax.OptState
@@ -77,6 +84,8 @@ class Trainer:
 def program_of(cell: Cell) -> "Program":
     """The program of a cell: that of another one, if there was one that differs in `Numbers` or in testing alone."""
     numbers = {name: getattr(Train(), name) for name in Numbers._fields}
+    if cell.train.curriculum == "growing":
+        del numbers["steps"], numbers["warmup"]  # lengths that grow with the steps are the same for all seeds
     positions = cell.training["positions"]
     testing = {"evaluate": {}, "positions": positions | {"test": positions}}
     return program(json.dumps({**cell.config, **testing, "train": {**cell.config["train"], **numbers}}))
@@ -98,7 +107,7 @@ class Program:
     def __init__(self, cell: Cell):
         self.cell = cell
         self.buckets = buckets(cell)
-        self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), nnx.Param)
+        self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.transformer(nnx.Rngs(0))), KEPT)
         self.advance = jax.jit(self.advance_all, donate_argnums=0)
 
     def init(self, seeds: Int[Array, "s"], numbers: Numbers) -> State:
@@ -109,11 +118,11 @@ class Program:
         """The same for one seed."""
         parameters = self.parameters(seed)
         copies = jax.tree.map(jnp.copy, numbers)  # `advance` takes the memory of a state for its own
-        return State(parameters, self.optimizer(numbers, 0).init(parameters), copies)
+        return State(parameters, self.optimizer(numbers, 0).init(nnx.filter_state(parameters, nnx.Param)), copies)
 
     def parameters(self, seed: Int[Array, ""]) -> nnx.State:
         """Those before the first step, of one seed."""
-        return nnx.split(self.cell.transformer(nnx.Rngs(seed_key(seed, "init"))), nnx.Param)[1]
+        return nnx.split(self.cell.transformer(nnx.Rngs(seed_key(seed, "init"))), KEPT)[1]
 
     def advance_all(
         self, states: State, seeds: Int[Array, "s"], start: Int[Array, ""], stop: Int[Array, ""]
@@ -142,10 +151,12 @@ class Program:
         """One update, and the loss before it."""
         keys = Keys(*jax.random.split(step_key(seed, step), 4))
         lengths = self.lengths(keys.lengths, step)
-        loss, gradients = self.gradients(state.parameters, keys, lengths)
+        trained, statistics = nnx.filter_state(state.parameters, nnx.Param, nnx.BatchStat)
+        (loss, statistics), gradients = self.gradients(trained, statistics, keys, lengths)
         optimizer = self.optimizer(state.numbers, step)
-        updates, carried = optimizer.update(gradients, state.optimizer, state.parameters)
-        return State(optax.apply_updates(state.parameters, updates), carried, state.numbers), loss
+        updates, carried = optimizer.update(gradients, state.optimizer, trained)
+        parameters = nnx.merge_state(optax.apply_updates(trained, updates), statistics)
+        return State(parameters, carried, state.numbers), loss
 
     def optimizer(self, numbers: Numbers, step: Int[Array, ""] | int) -> optax.GradientTransformation:
         """Clipped AdamW, as it is at a step."""
@@ -153,37 +164,51 @@ class Program:
         adamw = optax.adamw(learning_rate(numbers, step), weight_decay=numbers.weight_decay, mask=mask)
         return optax.chain(optax.clip_by_global_norm(numbers.clip), adamw)
 
-    def gradients(self, parameters: nnx.State, keys: Keys, lengths: Int[Array, "b"]):
-        """Loss and gradients, in arrays no longer than the batch needs.
+    def gradients(self, trained: nnx.State, statistics: nnx.State, keys: Keys, lengths: Int[Array, "b"]):
+        """Loss, running statistics and gradients, in arrays no longer than the batch needs.
 
         Where all seeds share one length, each bucket of lengths is a branch of the program, and the others are skipped.
         """
         roads = [functools.partial(self.gradients_within, longest=longest) for longest in self.buckets]
         if len(roads) == 1:
-            return roads[0](parameters, keys, lengths)
+            return roads[0](trained, statistics, keys, lengths)
         branch = sum((lengths[0] > longest).astype(jnp.int32) for longest in self.buckets[:-1])
-        return jax.lax.switch(branch, roads, parameters, keys, lengths)
+        return jax.lax.switch(branch, roads, trained, statistics, keys, lengths)
 
-    def gradients_within(self, parameters: nnx.State, keys: Keys, lengths: Int[Array, "b"], *, longest: int):
-        """Loss and gradients, in arrays for `longest`."""
+    def gradients_within(
+        self, trained: nnx.State, statistics: nnx.State, keys: Keys, lengths: Int[Array, "b"], *, longest: int
+    ):
+        """The same in arrays for `longest`."""
         batch = over_batch(self.cell.layout.batch(keys.batch, lengths, longest))
-        batch = batch.alike() if self.cell.train.length == "per_batch" else batch
-        where = positions(self.cell.schemes[0], keys.positions, batch)
+        if self.cell.train.length == "per_batch" and self.cell.layout.task.alike:
+            batch = batch.alike()
 
-        def loss_of(parameters):
-            model = nnx.merge(self.graph, parameters)
+        def loss_of(trained):
+            model = nnx.merge(self.graph, trained, statistics, copy=True)  # what it writes down stays in here
+            model.train()
             rngs = nnx.Rngs(keys.dropout) if self.cell.model.dropout else None
-            return mean_loss(model(batch.tokens, where, lengths=batch.lengths, slots=batch.slots, rngs=rngs), batch)
+            said = logits(model, self.cell.schemes[0], keys.positions, batch, rngs)
+            return mean_loss(said, batch), nnx.state(model, nnx.BatchStat)
 
-        return jax.value_and_grad(loss_of)(parameters)
+        return jax.value_and_grad(loss_of, has_aux=True)(trained)
 
     def lengths(self, key: Key[Array, ""], step: Int[Array, ""]) -> Int[Array, "b"]:
         """The length of each example of a batch."""
-        train = self.cell.train
+        train, longest = self.cell.train, self.longest(step)
+        if train.curriculum == "fixed":
+            return jnp.full(train.batch, longest)
         if train.length == "per_example":
-            return jax.random.randint(key, (train.batch,), train.min_length, train.max_length + 1)
+            return jax.random.randint(key, (train.batch,), train.min_length, longest + 1)
         key = jax.random.fold_in(seed_key(0, "lengths"), step)  # the same for all seeds
-        return jnp.full(train.batch, jax.random.randint(key, (), train.min_length, train.max_length + 1))
+        return jnp.full(train.batch, jax.random.randint(key, (), train.min_length, longest + 1))
+
+    def longest(self, step: Int[Array, ""]) -> Int[Array, ""] | int:
+        """The longest length that may be drawn at a step."""
+        train = self.cell.train
+        if train.curriculum != "growing":
+            return train.max_length
+        more = (train.max_length - train.min_length + 1) * step // train.steps
+        return jnp.minimum(train.min_length + more, train.max_length)
 
 
 def seed_key(seed: Int[Array, ""], purpose: str) -> Key[Array, ""]:
@@ -212,7 +237,10 @@ def learning_rate(numbers: Numbers, step: Int[Array, ""] | int) -> Float[Array, 
 
 def of_the_model(parameters: nnx.State) -> nnx.State:
     """True for each parameter of the model itself, False for those of its encodings."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: path[0].key != "encodings", parameters)
+    theirs = {"encodings", "cross_encoding"}
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: not theirs & {getattr(part, "key", None) for part in path}, parameters
+    )
 
 
 def buckets(cell: Cell) -> list[int]:

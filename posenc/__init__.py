@@ -3,10 +3,12 @@
 from posenc import testing
 from posenc.adapter import attention_fn
 from posenc.attention import Attention, attend
+from posenc.blocks import Form
 from posenc.building import make, make_layers
 from posenc.cache import Cache
 from posenc.decoding import generate
 from posenc.drawing import draw
+from posenc.encoder_decoder import EncoderDecoder
 from posenc.encodings import ENCODINGS
 from posenc.encodings.base import Encoding
 from posenc.options import options_of
@@ -20,7 +22,9 @@ __all__ = [
     "SCHEMES",
     "Attention",
     "Cache",
+    "EncoderDecoder",
     "Encoding",
+    "Form",
     "Positions",
     "Scheme",
     "Transformer",

@@ -223,7 +223,7 @@ def fused(encoding: Encoding, queries: Queries, keys: Keys, visible, dropout) ->
         jax.nn.dot_product_attention, q, k, keys.v, bias=None if bias is None else bias.astype(q.dtype),
         implementation="cudnn" if jax.default_backend() == "gpu" and q.dtype.itemsize == 2 else "xla",
     )  # fmt: skip
-    if isinstance(visible, Visibility) and visible.slots is None and q.shape[1] == k.shape[1]:  # no matrix is needed
+    if isinstance(visible, Visibility) and visible.simple and q.shape[1] == k.shape[1]:  # no matrix is needed
         lengths = None if visible.lengths is None else jnp.broadcast_to(visible.lengths, len(q)).astype(jnp.int32)
         return kernel(is_causal=visible.causal, query_seq_lengths=lengths, key_value_seq_lengths=lengths)
     mask = matrix(visible, q, k)
@@ -236,13 +236,15 @@ def by_head(totals: Float[Array, "b t h"]) -> Float[Array, "b h t"]:
 
 
 class Attention(nnx.Module):
-    """Self-attention with an encoding handed in; it owns the projections and nothing else.
+    """Attention with an encoding handed in; it owns the projections and nothing else.
 
     Args:
         width: channels of input and output.
         heads: number of heads.
         head_dim: channels of a query or key of one head; width / heads where it is None.
         value_dim: channels of a value of one head; `head_dim` where it is None.
+        scale: of the logits; 1 / sqrt(head_dim) where it is None. With another one initial queries are drawn such that
+            training begins with logits of the same size.
         dropout: rate on the attention weights, in training.
         road: how `attend` goes.
         dtype: of activations; parameters are kept in `param_dtype`.
@@ -258,6 +260,7 @@ class Attention(nnx.Module):
         *,
         head_dim: int | None = None,
         value_dim: int | None = None,
+        scale: float | None = None,
         dropout: float = 0.0,
         road: Road = "auto",
         dtype=jnp.float32,
@@ -266,11 +269,15 @@ class Attention(nnx.Module):
     ):
         head_dim = head_dim or head_width(width, heads)
         self.heads, self.dropout, self.road = heads, dropout, road
+        self.sharpened = 1.0 if scale is None else scale * head_dim**0.5  # `attend` divides by the root
 
-        def linear(inputs: int, outputs: int) -> nnx.Linear:
-            return nnx.Linear(inputs, outputs, use_bias=False, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        def linear(inputs: int, outputs: int, variance: float = 1.0) -> nnx.Linear:
+            init = nnx.initializers.variance_scaling(variance, "fan_in", "truncated_normal")
+            return nnx.Linear(
+                inputs, outputs, use_bias=False, kernel_init=init, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+            )
 
-        self.query = linear(width, heads * head_dim)
+        self.query = linear(width, heads * head_dim, self.sharpened**-2)
         self.key = linear(width, heads * head_dim)
         self.value = linear(width, heads * (value_dim or head_dim))
         self.out = linear(heads * (value_dim or head_dim), width)
@@ -298,12 +305,12 @@ class Attention(nnx.Module):
         x, where = jnp.where(real[:, :, None], x, 0), Positions.led(positions)
         keys = self.keys(x, where, encoding)
         if slots is None:
-            queries = Queries(self.split(self.query(x)), where, keys.totals)
+            queries = Queries(self.queries(x), where, keys.totals)
         elif not isinstance(visible, Visibility):
             raise ValueError("slots say which tokens ask, and a matrix is for all. Pass a posenc.Visibility.")
         else:
             totals = None if keys.totals is None else taken(keys.totals, slots)
-            queries = Queries(self.split(self.query(taken(x, slots))), where.at(slots), totals)
+            queries = Queries(self.queries(taken(x, slots)), where.at(slots), totals)
             visible = dataclasses.replace(visible, slots=slots)
         return self.ask(queries, keys, encoding, visible, rngs)
 
@@ -320,22 +327,41 @@ class Attention(nnx.Module):
         encoding: Encoding,
         cache: Keys,
         slots: Int[Array, "b t"],
-        lengths: Int[Array, "b"],
+        visible: Visibility,
     ) -> tuple[Float[Array, "b t m"], Keys]:
         """What more tokens take from those in a cache, from each other and from themselves; and the cache with them.
 
         Args:
             cache: keys as they are before `queries_keys`.
             slots: where the new ones go.
-            lengths: how many slots are real then.
+            visible: what they see of the slots then.
         """
-        new = self.keys(jnp.where((slots < lengths[:, None])[:, :, None], x, 0), positions, encoding)
+        real = taken(visible.real(len(cache.k[0])), slots)
+        new = self.keys(jnp.where(real[:, :, None], x, 0), positions, encoding)
         if cache.totals is not None and new.totals is not None:
             before = jnp.take_along_axis(cache.totals, jnp.maximum(slots[:, :1] - 1, 0)[:, :, None], axis=1)
             new = new._replace(totals=new.totals + jnp.where(slots[:, :1, None] > 0, before, 0))
         cache = cache.put(new, slots)
-        queries = Queries(self.split(self.query(x)), positions, new.totals)
-        return self.ask(queries, cache, encoding, Visibility(True, lengths, slots), None), cache
+        queries = Queries(self.queries(x), positions, new.totals)
+        return self.ask(queries, cache, encoding, dataclasses.replace(visible, slots=slots), None), cache
+
+    def recall(
+        self,
+        x: Float[Array, "b q m"],
+        positions: Positions,
+        memory: Keys,
+        encoding: Encoding,
+        visible: Visibility,
+        *,
+        rngs: nnx.Rngs | None = None,
+    ) -> Float[Array, "b q m"]:
+        """What each token takes from the keys of another text."""
+        return self.ask(Queries(self.queries(x), positions), memory, encoding, visible, rngs)
+
+    def queries(self, x: Float[Array, "b q m"]) -> Float[Array, "b q h d"]:
+        """The heads' queries."""
+        q = self.split(self.query(x))
+        return q if self.sharpened == 1 else q * self.sharpened
 
     def ask(self, queries: Queries, keys: Keys, encoding: Encoding, visible, rngs) -> Float[Array, "b q m"]:
         """Attention, and the projection of what it gives."""

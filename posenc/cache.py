@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from posenc.attention import Keys
-from posenc.shapes import Array, Int
+from posenc.shapes import Array, Bool, Int
 
 
 @jax.tree_util.register_dataclass
@@ -57,3 +57,7 @@ class Cache:
                 f"a cache with room for {self.room} tokens is to take {int(grown.max())} of them. Make a larger one."
             )
         return dataclasses.replace(self, lengths=grown), slots
+
+    def lost(self, slots: Int[Array, "b t"]) -> Bool[Array, "b t"]:
+        """Which tokens that took these slots are real and found no room."""
+        return (slots >= self.room) & (slots < self.lengths[:, None])

@@ -21,11 +21,29 @@ class Visibility:
         causal: whether keys in later slots are hidden.
         lengths: how many of the keys are real, the first ones; all where it is None.
         slots: in which slot of the row of keys each query stands; query i in slot i where it is None.
+        window: keys less than so many slots away are seen; all where it is None.
+        stride: keys a multiple of so many slots away are seen, beside those of the window; those of the window alone
+            where it is None, and without a window these alone.
+
+    Raises:
+        ValueError: a window or a stride below 1.
     """
 
     causal: bool = dataclasses.field(metadata={"static": True})
     lengths: Int[Array, "#b"] | None = None
     slots: Int[Array, "#b q"] | None = None
+    window: int | None = dataclasses.field(default=None, metadata={"static": True})
+    stride: int | None = dataclasses.field(default=None, metadata={"static": True})
+
+    def __post_init__(self):
+        for name in ("window", "stride"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 1 or more, or None for all keys.")
+
+    @property
+    def simple(self) -> bool:
+        """Whether causality and lengths say it all, and query i stands in slot i."""
+        return self.slots is None and self.window is None and self.stride is None
 
     def mask(self, queries: int, keys: int) -> Bool[Array, "#b 1 q k"]:
         """True where one of so many queries may see one of the first so many keys."""
@@ -35,7 +53,14 @@ class Visibility:
             seen = self.query_slots(queries)[:, :, None] >= slot
         if self.lengths is not None:
             seen = seen & (slot < self.lengths[:, None, None])
+        if self.window is not None or self.stride is not None:
+            seen = seen & self.near(jnp.abs(self.query_slots(queries)[:, :, None] - slot))
         return seen[:, None]
+
+    def near(self, away: Int[Array, "#b q k"]) -> Bool[Array, "#b q k"]:
+        """Whether keys so many slots away are seen by window or stride."""
+        close = away < (1 if self.window is None else self.window)  # a token always sees itself
+        return close if self.stride is None else close | (away % self.stride == 0)
 
     def query_slots(self, queries: int) -> Int[Array, "#b q"]:
         """The slot of each query."""
