@@ -52,6 +52,7 @@ class Cell:
         text = label(axis, chosen["name"], chosen["options"])
         if axis == "positions" and chosen["test"] != habit(chosen):
             text += "->" + label(axis, chosen["test"]["name"], chosen["test"]["options"])
+        text += f"#{chosen['data'][:6]}" if chosen.get("data") else ""
         return text if chosen.get("end", True) else f"{text} without end"
 
     @functools.cached_property

@@ -51,6 +51,8 @@ def check_form(cell: Cell) -> None:
         )
     if isinstance(task, Stream) and not cell.layout.end:
         raise ValueError(f"task {name} asks within one text, which has no end: task.end says nothing. Leave it out.")
+    task.held("train", cell.train.max_length)  # is there enough?
+    task.held("test", cell.evaluate.lengths[-1])
     if cell.evaluate.generated and (isinstance(task, Stream) or architecture == "encoder"):
         why = "it says all at once" if architecture == "encoder" else f"{name} asks for single tokens within a text"
         raise ValueError(f"evaluate.generated is True, and {architecture} writes no answer: {why}. Leave it out.")

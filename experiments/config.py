@@ -143,7 +143,8 @@ def resolve(config: ConfigDict, overrides: Mapping[str, Any]) -> Cell:
         raise ValueError(f"task.end is {end!r}; expected True or False.")
     train = resolved["positions"]
     resolved["positions"] = train | {"test": choice(whole["positions"], "positions", test) if test else habit(train)}
-    resolved["task"] |= {"version": TASKS[whole["task"]["name"]].version, "end": end}
+    data = TASKS[resolved["task"]["name"]](**resolved["task"]["options"]).identity()
+    resolved["task"] |= {"version": TASKS[whole["task"]["name"]].version, "end": end} | ({"data": data} if data else {})
     return Cell(json.loads(json.dumps(resolved)))
 
 

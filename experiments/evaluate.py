@@ -4,10 +4,17 @@ Exact match is teacher-forced: each token of the answer is predicted from the tr
 decoding's, example by example: if every argmax is right given the true prefix, decoding writes the same answer, and at
 the first wrong one both fail. Token accuracy has no such equality: a decoder that has gone wrong does not get the true
 prefix back. `evaluate.generated` gives both for answers that the model has written by itself.
+
+Text is told in bits per byte, by the two protocols in use, which disagree: over windows that do not overlap every byte
+counts, also those with little before them; with a sliding window only the last few bytes of each do, which have nearly
+the whole context (Press et al. 2022, arXiv:2108.12409, appendix B). Windows are drawn, the same ones for every cell, so
+that both are averages over the same forward passes: `bits_per_byte`, `bits_per_byte_sliding`, and
+`bits_per_byte_from_N` for the bytes N to 2N - 1 of a window.
 """
 
 import functools
 import json
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -20,9 +27,12 @@ from experiments.cells import Cell
 from experiments.devices import over_batch, over_seeds
 from experiments.forward import KEPT, answers, logits
 from experiments.tasks import Batch
+from experiments.train import NOTHING, Held
 from posenc.shapes import Array, Float, Int, Key
 
 METRICS = ("exact_match", "token_accuracy", "loss")
+BITS = "bits_per_byte"
+FROM = f"{BITS}_from_"
 GENERATED = ("generated_exact_match", "generated_token_accuracy")
 
 
@@ -36,6 +46,7 @@ class Sums(NamedTuple):
     loss: Float[Array, ""]
     generated_exact: Float[Array, ""] | None = None
     generated_right: Float[Array, ""] | None = None
+    by_place: Float[Array, "a"] | None = None
 
     def metrics(self) -> dict[str, Array]:
         """Exact match a share of examples, token accuracy of answer tokens, loss in nats per answer token."""
@@ -69,6 +80,7 @@ class Evaluator:
     def __init__(self, cell: Cell):
         self.cell = cell
         self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.tested_transformer(nnx.Rngs(0))), KEPT)
+        self.held = cell.layout.task.held("test", cell.evaluate.lengths[-1])
         self.metrics = jax.jit(self.all_seeds, static_argnames="longest")
 
     def __call__(self, parameters: nnx.State) -> Iterator[tuple[int, dict[str, Array]]]:
@@ -76,39 +88,61 @@ class Evaluator:
         lengths = self.cell.evaluate.lengths
         for length in lengths:
             key = jax.random.fold_in(jax.random.key(self.cell.evaluate.seed), length)
-            yield length, self.metrics(parameters, key, length, longest=bucket(length, lengths[-1]))
+            metrics = self.metrics(parameters, key, length, self.held, longest=bucket(length, lengths[-1]))
+            there = {f"{FROM}{start}" for start in starts(length)}
+            yield length, {name: x for name, x in metrics.items() if not name.startswith(FROM) or name in there}
 
     def all_seeds(
-        self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], *, longest: int
+        self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], held: Held = NOTHING, *, longest: int
     ) -> dict[str, Array]:
         """The metrics of each seed at one length, in arrays for `longest`."""
-        one = functools.partial(self.sums, key=key, length=length, longest=longest)
-        return over_seeds(one, self.cell.evaluate.batch, parameters).metrics()
+        one = functools.partial(self.sums, key=key, length=length, held=held, longest=longest)
+        sums = over_seeds(one, self.cell.evaluate.batch, parameters)
+        return sums.metrics() | ({} if sums.by_place is None else self.bits(sums.by_place, sums.examples, length))
 
-    def sums(self, parameters: nnx.State, *, key: Key[Array, ""], length: Int[Array, ""], longest: int) -> Sums:
+    def bits(self, by_place: Float[Array, "s a"], examples: Float[Array, "s"], length: Int[Array, ""]) -> dict:
+        """Bits per byte over all places of a window, over its last ones, and over some of them each."""
+        place = jnp.arange(by_place.shape[1])
+
+        def mean(first: Int[Array, ""] | int, stop: Int[Array, ""] | int) -> Float[Array, "s"]:
+            counts = (place >= first) & (place < jnp.minimum(stop, length))
+            return jnp.sum(by_place, axis=1, where=counts[None]) / (examples * counts.sum() * math.log(2))
+
+        last = jnp.maximum(length - self.cell.evaluate.stride, 0)
+        spans = {f"{FROM}{start}": mean(start, 2 * start) for start in starts(by_place.shape[1])}
+        return {BITS: mean(0, length), f"{BITS}_sliding": mean(last, length)} | spans
+
+    def sums(
+        self, parameters: nnx.State, *, key: Key[Array, ""], length: Int[Array, ""], held: Held, longest: int
+    ) -> Sums:
         """Over all examples of one length, a batch at a time, for one seed."""
         batches = self.cell.evaluate.examples // self.cell.evaluate.batch
-        one = functools.partial(self.batch_sums, parameters, length=length, longest=longest)
+        one = functools.partial(self.batch_sums, parameters, length=length, held=held, longest=longest)
         sums = jax.lax.map(one, jax.random.split(key, batches))
         return jax.tree.map(lambda part: part.sum(0), sums)
 
-    def batch_sums(self, parameters: nnx.State, key: Key[Array, ""], *, length: Int[Array, ""], longest: int) -> Sums:
+    def batch_sums(
+        self, parameters: nnx.State, key: Key[Array, ""], *, length: Int[Array, ""], held: Held, longest: int
+    ) -> Sums:
         """Over one batch."""
         batch_key, positions_key = jax.random.split(key)
         size = self.cell.evaluate.batch
         layout, scheme = self.cell.layout, self.cell.schemes[1]
-        batch = over_batch(layout.batch(batch_key, jnp.full(size, length), longest))
+        batch = over_batch(layout.batch(batch_key, jnp.full(size, length), longest, **held))
         batch = batch.alike() if layout.task.alike else batch
         model = nnx.merge(self.graph, parameters)
-        sums = count(logits(model, scheme, positions_key, batch), batch)
+        sums = count(logits(model, scheme, positions_key, batch), batch, by_place=layout.task.bytes)
         if not self.cell.evaluate.generated:
             return sums
         end = layout.special["end"] if layout.end else None
         return counted(sums, answers(model, scheme, positions_key, batch, end), batch)
 
 
-def count(logits: Float[Array, "b a v"], batch: Batch) -> Sums:
-    """What is right in a batch. Logits that are not finite are wrong, whatever their argmax."""
+def count(logits: Float[Array, "b a v"], batch: Batch, *, by_place: bool = False) -> Sums:
+    """What is right in a batch; with the losses of each place, if asked for.
+
+    Logits that are not finite are wrong, whatever their argmax.
+    """
     targets, scored = batch.asked()
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
     right = (logits.argmax(-1) == targets) & jnp.isfinite(losses)
@@ -118,6 +152,7 @@ def count(logits: Float[Array, "b a v"], batch: Batch) -> Sums:
         exact=jnp.all(right | ~scored, axis=-1).sum(dtype=jnp.float32),
         right=jnp.sum(right, where=scored, dtype=jnp.float32),
         loss=jnp.sum(losses, where=scored),
+        by_place=jnp.sum(losses, axis=0, where=scored) if by_place else None,
     )
 
 
@@ -129,6 +164,11 @@ def counted(sums: Sums, written: Int[Array, "b a"], batch: Batch) -> Sums:
         generated_exact=jnp.all(right | ~scored, axis=-1).sum(dtype=jnp.float32),
         generated_right=jnp.sum(right, where=scored, dtype=jnp.float32),
     )
+
+
+def starts(length: int) -> list[int]:
+    """The first places of spans, each as long as all before it, among so many: 1, 2, 4, 8 and so on."""
+    return [1 << i for i in range(length.bit_length()) if 1 << i < length]
 
 
 def bucket(length: int, longest: int) -> int:

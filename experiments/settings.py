@@ -127,6 +127,7 @@ class Evaluate:
         seed: from which the examples are drawn.
         generated: whether answers are also written token by token, the likeliest each time, from what the model has
             written itself.
+        stride: of text, the last bytes of each window that count with a sliding window.
         encoding: options of the encoding that are other in testing than in training, with the same parameters:
             "rope.scaling=yarn rope.factor=8", separated by spaces.
     """
@@ -136,10 +137,11 @@ class Evaluate:
     batch: int = 64
     seed: int = 0
     generated: bool = False
+    stride: int = 16
     encoding: str = ""
 
     def __post_init__(self):
-        at_least("evaluate", self, 1, "examples", "batch")
+        at_least("evaluate", self, 1, "examples", "batch", "stride")
         at_least("evaluate", self, 0, "seed")
         if not self.lengths or min(self.lengths) < 1 or list(self.lengths) != sorted(set(self.lengths)):
             raise ValueError(f"evaluate.lengths is {self.lengths}; expected ascending lengths from 1 on, each once.")

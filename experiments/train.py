@@ -10,6 +10,7 @@ import functools
 import itertools
 import json
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from experiments.devices import over_batch, over_seeds, spread
 from experiments.forward import KEPT, logits
 from experiments.settings import Train
 from experiments.tasks import Batch
+from experiments.tasks.base import Whole
 from posenc.shapes import Array, Float, Int, Key
 
 LANES = 8  # numbers of 32 bits in a vector register
@@ -56,6 +58,10 @@ class State(NamedTuple):
     numbers: Numbers
 
 
+Held = Mapping[str, Array]
+NOTHING: Held = {}
+
+
 class Keys(NamedTuple):
     """What a step draws with."""
 
@@ -74,11 +80,15 @@ class Trainer:
 
     def __init__(self, cell: Cell):
         self.cell, self.program = cell, program_of(cell)
-        self.advance = self.program.advance
+        self.held = cell.layout.task.held("train", cell.train.max_length)
 
     def init(self, seeds: Int[Array, "s"]) -> State:
         """The states before the first step."""
         return self.program.init(seeds, Numbers.of(self.cell.train, len(seeds)))
+
+    def advance(self, states: State, seeds: Int[Array, "s"], start: Whole, stop: Whole) -> tuple[State, Array]:
+        """The states after the steps start .. stop-1, and the mean losses; the old states' memory is used again."""
+        return self.program.advance(states, seeds, start, stop, self.held)
 
 
 def program_of(cell: Cell) -> "Program":
@@ -125,34 +135,36 @@ class Program:
         return nnx.split(self.cell.transformer(nnx.Rngs(seed_key(seed, "init"))), KEPT)[1]
 
     def advance_all(
-        self, states: State, seeds: Int[Array, "s"], start: Int[Array, ""], stop: Int[Array, ""]
+        self, states: State, seeds: Int[Array, "s"], start: Whole, stop: Whole, held: Held = NOTHING
     ) -> tuple[State, Float[Array, "s"]]:
         """The states of all seeds after the steps start .. stop-1, and their mean losses.
 
-        Start and stop are traced: one compilation, however the steps are cut into chunks.
+        Start and stop are traced: one compilation, however the steps are cut into chunks. `held` is the task's data.
         """
-        one = functools.partial(self.advance_one, start=start, stop=stop)
+        one = functools.partial(self.advance_one, start=start, stop=stop, held=held)
         return over_seeds(one, self.cell.train.batch, states, seeds)
 
     def advance_one(
-        self, state: State, seed: Int[Array, ""], start: Int[Array, ""], stop: Int[Array, ""]
+        self, state: State, seed: Int[Array, ""], *, start: Int[Array, ""], stop: Int[Array, ""], held: Held
     ) -> tuple[State, Float[Array, ""]]:
         """The same for one seed."""
 
         def one(step, carry):
             state, total = carry
-            state, loss = self.step(state, seed, step)
+            state, loss = self.step(state, seed, step, held)
             return state, total + loss
 
         state, total = jax.lax.fori_loop(start, stop, one, (state, jnp.zeros(())))
         return state, total / (stop - start)
 
-    def step(self, state: State, seed: Int[Array, ""], step: Int[Array, ""]) -> tuple[State, Float[Array, ""]]:
+    def step(
+        self, state: State, seed: Int[Array, ""], step: Int[Array, ""], held: Held = NOTHING
+    ) -> tuple[State, Float[Array, ""]]:
         """One update, and the loss before it."""
         keys = Keys(*jax.random.split(step_key(seed, step), 4))
         lengths = self.lengths(keys.lengths, step)
         trained, statistics = nnx.filter_state(state.parameters, nnx.Param, nnx.BatchStat)
-        (loss, statistics), gradients = self.gradients(trained, statistics, keys, lengths)
+        (loss, statistics), gradients = self.gradients(trained, statistics, keys, lengths, held)
         optimizer = self.optimizer(state.numbers, step)
         updates, carried = optimizer.update(gradients, state.optimizer, trained)
         parameters = nnx.merge_state(optax.apply_updates(trained, updates), statistics)
@@ -164,22 +176,29 @@ class Program:
         adamw = optax.adamw(learning_rate(numbers, step), weight_decay=numbers.weight_decay, mask=mask)
         return optax.chain(optax.clip_by_global_norm(numbers.clip), adamw)
 
-    def gradients(self, trained: nnx.State, statistics: nnx.State, keys: Keys, lengths: Int[Array, "b"]):
+    def gradients(self, trained: nnx.State, statistics: nnx.State, keys: Keys, lengths: Int[Array, "b"], held: Held):
         """Loss, running statistics and gradients, in arrays no longer than the batch needs.
 
         Where all seeds share one length, each bucket of lengths is a branch of the program, and the others are skipped.
         """
         roads = [functools.partial(self.gradients_within, longest=longest) for longest in self.buckets]
         if len(roads) == 1:
-            return roads[0](trained, statistics, keys, lengths)
+            return roads[0](trained, statistics, keys, lengths, held)
         branch = sum((lengths[0] > longest).astype(jnp.int32) for longest in self.buckets[:-1])
-        return jax.lax.switch(branch, roads, trained, statistics, keys, lengths)
+        return jax.lax.switch(branch, roads, trained, statistics, keys, lengths, held)
 
     def gradients_within(
-        self, trained: nnx.State, statistics: nnx.State, keys: Keys, lengths: Int[Array, "b"], *, longest: int
+        self,
+        trained: nnx.State,
+        statistics: nnx.State,
+        keys: Keys,
+        lengths: Int[Array, "b"],
+        held: Held,
+        *,
+        longest: int,
     ):
         """The same in arrays for `longest`."""
-        batch = over_batch(self.cell.layout.batch(keys.batch, lengths, longest))
+        batch = over_batch(self.cell.layout.batch(keys.batch, lengths, longest, **held))
         if self.cell.train.length == "per_batch" and self.cell.layout.task.alike:
             batch = batch.alike()
 

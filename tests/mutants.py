@@ -154,13 +154,13 @@ MUTANTS = [
     ),
     Mutant(
         "tested in training mode", "dropout", "experiments/evaluate.py",
-        "lengths=batch.lengths, slots=batch.slots)", "lengths=batch.lengths, slots=batch.slots, rngs=nnx.Rngs(0))",
+        "logits(model, scheme, positions_key, batch)", "logits(model, scheme, positions_key, batch, nnx.Rngs(0))",
         "tests/experiments/test_evaluate.py",
     ),
     Mutant(
         "tested at no more than the trained length", "lengths", "experiments/evaluate.py",
-        "layout.batch(batch_key, jnp.full(size, length), longest)",
-        "layout.batch(batch_key, jnp.full(size, jnp.minimum(length, 4)), longest)",
+        "layout.batch(batch_key, jnp.full(size, length), longest, **held)",
+        "layout.batch(batch_key, jnp.full(size, jnp.minimum(length, 4)), longest, **held)",
         "tests/experiments/test_evaluate.py",
     ),
     Mutant(

@@ -85,7 +85,7 @@ def ours_of(trainer: Trainer, count: int):
     """A case, the seconds its compilation took, and what tests it and tells the seconds."""
     seeds = jnp.zeros(1, jnp.uint32)
     state, began = [trainer.init(seeds)], time.perf_counter()
-    program = trainer.advance.lower(state[0], seeds, jnp.int32(0), jnp.int32(1)).compile()
+    program = trainer.program.advance.lower(state[0], seeds, jnp.int32(0), jnp.int32(1), trainer.held).compile()
     took = time.perf_counter() - began
 
     def case(number: int) -> None:

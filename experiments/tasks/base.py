@@ -33,6 +33,7 @@ from posenc.schemes.base import Needed
 from posenc.shapes import Array, Bool, Int, Key
 
 Architecture = Literal["decoder", "encoder", "encoder_decoder"]
+Split = Literal["train", "validation", "test"]
 Whole = Int[Array, ""] | int
 
 
@@ -60,6 +61,7 @@ class Task(abc.ABC):
         digits: the symbols that are digits of numbers.
         alike: all examples of a length have as many symbols as each other, in the input and in the answer.
         architectures: those that can be asked.
+        bytes: symbols are bytes of text, and losses are told in bits per byte too.
         grid: `sample` can be told how many digits a second operand has, by the keyword `second`.
     """
 
@@ -67,6 +69,7 @@ class Task(abc.ABC):
     digits: ClassVar[range] = range(0)
     alike: ClassVar[bool] = True
     architectures: ClassVar[tuple[Architecture, ...]] = ("decoder", "encoder", "encoder_decoder")
+    bytes: ClassVar[bool] = False
     grid: ClassVar[bool] = False
 
     @property
@@ -103,6 +106,18 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def chance(self, length: int) -> float:
         """The exact match of the best guess that does not look at the input."""
+
+    def held(self, split: Split, longest: int) -> dict[str, Array]:
+        """Data that `sample` is told by keyword, where examples are not made of random numbers alone.
+
+        Raises:
+            ValueError: there is none, or too little for examples of the longest length.
+        """
+        return {}
+
+    def identity(self) -> str:
+        """What of a task is neither an option nor its version: a digest of its data."""
+        return ""
 
 
 class Asked(NamedTuple):
@@ -300,7 +315,7 @@ class Layout:
         return ids[1:] if self.architecture == "encoder" else ids[:-1]
 
 
-def positions(scheme: Scheme, key: Key[Array, ""], batch: Batch) -> Positions:
+def positions(scheme: Scheme, key: Key[Array, ""], batch: Batch | Source) -> Positions:
     """The positions of a batch's tokens, from a scheme that is handed what it needs."""
     given = {} if scheme.needs is None else {scheme.needs: getattr(batch, scheme.needs)}
     return scheme(key, batch.lengths, batch.tokens.shape[1], len(batch.tokens), **given)

@@ -142,9 +142,9 @@ def test_the_learning_rate_is_that_of_a_warmed_up_cosine(warmup, steps):
 def test_numbers_ride_one_program_and_each_of_them_counts(change):
     one, other = Trainer(tiny_cell()), Trainer(tiny_cell(**change))
     assert one.program is other.program
-    traced = one.advance._cache_size()
+    traced = one.program.advance._cache_size()
     ends = [trainer.advance(trainer.init(SEEDS), SEEDS, 0, 8)[0].parameters for trainer in (one, other)]
-    assert one.advance._cache_size() <= max(traced, 1)  # compiled once, by whoever came first
+    assert one.program.advance._cache_size() <= max(traced, 1)  # compiled once, by whoever came first
     kernels = [np.asarray(end["head"]["kernel"][...]) for end in ends]
     assert np.abs(kernels[0] - kernels[1]).max() > 1e-6
     alone = Program(tiny_cell(**change))
@@ -197,7 +197,7 @@ def test_every_training_step_lowers_for_cpu_cuda_and_tpu(name):
     architecture = "decoder" if ENCODINGS[name].causal_only else "encoder"
     trainer = Trainer(tiny_cell(encoding__name=name, model__architecture=architecture, model__dropout=0.1))
     state = jax.eval_shape(trainer.init, SEEDS)
-    lowered = trainer.advance.trace(state, SEEDS, 0, 1).lower(lowering_platforms=("cpu", "cuda", "tpu"))
+    lowered = trainer.program.advance.trace(state, SEEDS, 0, 1).lower(lowering_platforms=("cpu", "cuda", "tpu"))
     assert "stablehlo" in lowered.as_text()
 
 
@@ -274,7 +274,7 @@ def test_array_sizes_hold_every_length_and_fill_whole_registers(length, pieces):
 
 def test_only_the_answers_are_asked_for():
     trainer = Trainer(tiny_cell(task__name="parity"))
-    text = str(jax.make_jaxpr(trainer.advance)(jax.eval_shape(trainer.init, SEEDS), SEEDS, 0, 1))
+    text = str(jax.make_jaxpr(trainer.program.advance)(jax.eval_shape(trainer.init, SEEDS), SEEDS, 0, 1))
     vocabulary, answers, tokens = trainer.cell.layout.vocabulary, 2, trainer.cell.layout.tokens(4)
     assert f"f32[1,4,{answers},{vocabulary}]" in text
     assert f"f32[1,4,{tokens},{vocabulary}]" not in text
