@@ -85,11 +85,14 @@ class Task(abc.ABC):
         """
 
     def input_length(self, length):
-        """Symbols of the input, the most where examples differ, for a whole or a traced length."""
+        """Symbols of the input, the most where examples differ, for a whole or a traced length.
+
+        It must not shrink as lengths grow: arrays for the longest length hold all others.
+        """
         return length
 
     def answer_length(self, length):
-        """Symbols of the answer, the most where examples differ, without its end."""
+        """Symbols of the answer, the most where examples differ, without its end. It must not shrink either."""
         return length
 
     def longest_number(self, length: int) -> int:
@@ -226,7 +229,10 @@ class Layout:
         Tokens; digits of the longest number, for a scheme that needs to know the numbers; ids, for the groups.
         """
         if needs == "numbers":
-            return self.task.longest_number(length) + (self.architecture == "encoder") if self.task.digits else None
+            if not self.task.digits:
+                return None
+            blanks = self.task.answer_length(length) + 1 if self.architecture == "encoder" else 0  # count as a number
+            return max(self.task.longest_number(length), blanks)
         if needs == "groups":
             ids = self.groups(length, length, self.task.input_length(length))
             return None if ids is None else int(ids.max() - ids.min()) + 1

@@ -6,7 +6,7 @@ polynomial     - 2 + 3 2 - 1 3  -> 0                    at x = -2: 3 x^2 - 1 x^3
                + 2 - 3 1        -> 4                    at x = 2: -3 x^1 = -6, mod 10
 lego           c + 1 a - c b - a b  -> +                c = +1, a = -c, b = -a: what is b?
                b - 1 d + b d        -> -                b = -1, d = +b: what is d?
-sort_unique    7 2 9 2          -> 2 2 7 9              one symbol per item
+sort_single    7 2 9 2          -> 2 2 7 9              one symbol per item
                4 0              -> 0 4
 sort_numbers   8 8 1 , 4 1 2 5 , 9 0 -> 9 0 , 8 8 1 , 4 1 2 5
                5 7 , 5 7             -> 5 7 , 5 7
@@ -153,8 +153,8 @@ class Lego(Task):
 
 
 @dataclasses.dataclass(frozen=True)
-class SortUnique(Sort):
-    """`strings.Sort` with the authors' alphabet, repeats and all. "Unique" is that an item is one symbol."""
+class SortSingle(Sort):
+    """`strings.Sort` with the authors' alphabet, repeats and all: an item is a single symbol."""
 
     alphabet: int = 50
 

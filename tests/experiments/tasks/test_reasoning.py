@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 from experiments.tasks import Layout, reasoning
-from experiments.tasks.reasoning import AdditionAny, Lego, Polynomial, SortNumbers, SortUnique, Summation
+from experiments.tasks.reasoning import AdditionAny, Lego, Polynomial, SortNumbers, SortSingle, Summation
 
 PLUS = COMMA = 10
 MINUS = 11
@@ -22,7 +22,7 @@ ALL = {
     "polynomial": Polynomial(),
     "lego": Lego(),
     "lego with few names": Lego(3),
-    "sort_unique": SortUnique(9),
+    "sort_single": SortSingle(9),
     "sort_numbers": SortNumbers(),
     "sort_numbers in a small range": SortNumbers(8, 12),
     "addition_any": AdditionAny(),
@@ -81,7 +81,7 @@ def answer_to(task, question):
             return [polynomial_value(question) % 10]
         case Lego():
             return [task.variables + (lego_value(question, task.variables) == -1)]
-        case SortUnique():
+        case SortSingle():
             return sorted(question)
         case SortNumbers():
             return spelt(sorted(numbers_in(question, COMMA)))
@@ -107,7 +107,7 @@ def is_question(task, question, length):
             chained = sources[1:] == names[:-1] and all(len(set(some)) == len(some) for some in few)
             second_half = names[min((length + 1) // 2, length - 1) :]
             return len(question) == 3 * length + 1 and chained and question[-1] in second_half
-        case SortUnique():
+        case SortSingle():
             return len(question) == length and set(question) <= set(range(task.alphabet))
         case SortNumbers():
             numbers = numbers_in(question, COMMA)
@@ -236,7 +236,7 @@ def questions(task, length):
             terms = [(MINUS if c < 0 else PLUS, abs(c), d) for c in range(-3, 4) for d in range(4)]
             heads = [(MINUS if x < 0 else PLUS, abs(x)) for x in range(-2, 3)]
             return (head + sum(chosen, ()) for head in heads for chosen in itertools.product(terms, repeat=length))
-        case SortUnique():
+        case SortSingle():
             return itertools.product(range(task.alphabet), repeat=length)
         case SortNumbers():
             numbers = range(task.smallest, task.largest + 1)
@@ -248,7 +248,7 @@ def questions(task, length):
     [
         (Summation(), (1, 2, 3, 4)),
         (Polynomial(), (1, 2)),
-        (SortUnique(3), (1, 2, 5)),
+        (SortSingle(3), (1, 2, 5)),
         (SortNumbers(8, 12), (1, 2, 5, 6)),
     ],
     ids=str,
@@ -303,8 +303,8 @@ WORKED = [
     (Polynomial(), "+ 2 - 3 1", "4"),
     (Lego(), "c + 1 a - c b - a b", "+"),
     (Lego(), "b - 1 d + b d", "-"),
-    (SortUnique(), "7 2 9 2", "2 2 7 9"),
-    (SortUnique(), "4 0", "0 4"),
+    (SortSingle(), "7 2 9 2", "2 2 7 9"),
+    (SortSingle(), "4 0", "0 4"),
     (SortNumbers(), "8 8 1 , 4 1 2 5 , 9 0", "9 0 , 8 8 1 , 4 1 2 5"),
     (SortNumbers(), "5 7 , 5 7", "5 7 , 5 7"),
     (AdditionAny(), "9 5 + 7", "1 0 2"),
@@ -350,7 +350,7 @@ def test_bits_of_a_sum_belong_with_the_answer():
     ("kind", "options", "message"),
     [
         (Lego, {"variables": 1}, "variables is 1; expected 2 or more"),
-        (SortUnique, {"alphabet": 1}, "alphabet is 1; expected 2 or more"),
+        (SortSingle, {"alphabet": 1}, "alphabet is 1; expected 2 or more"),
         (
             SortNumbers,
             {"smallest": 20, "largest": 20},
@@ -366,5 +366,5 @@ def test_wrong_options_are_refused(kind, options, message):
 
 
 def test_defaults_are_those_of_the_paper():
-    assert (Lego().variables, SortUnique().alphabet) == (26, 50)
+    assert (Lego().variables, SortSingle().alphabet) == (26, 50)
     assert SortNumbers().chance(2) == pytest.approx(math.factorial(2) / 9990**2)
