@@ -125,9 +125,9 @@ def run(folder: CellFolder, seeds: list[int], view: View) -> None:
     twin = folder.twin(seeds)
     parameters, training = train(cell, seeds, view) if twin is None else twin.trained(seeds)
     rows, price = [], cost(cell)
-    for length, metrics in evaluator_of(cell)(parameters):
+    for length, second, metrics in evaluator_of(cell)(parameters):
         values = {name: np.asarray(value) for name, value in metrics.items()}
-        rows += results.rows_of(cell, seeds, length, values, price)
+        rows += results.rows_of(cell, seeds, length, values, price, second)
     trained_in = (twin or folder).path.name
     folder.finish(seeds, rows, training, parameters, price, time.monotonic() - started, trained_in)
     view.finish(cell.train.steps, summary(cell, rows), time.monotonic() - started)

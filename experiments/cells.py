@@ -65,13 +65,21 @@ class Cell:
 
     @functools.cached_property
     def evaluate(self) -> Evaluate:
-        return Evaluate(**self.config["evaluate"] | {"lengths": tuple(self.config["evaluate"]["lengths"])})
+        return Evaluate(**tuples(self.config["evaluate"]))
 
     @functools.cached_property
     def layout(self) -> Layout:
         """The task, in the form that the architecture reads."""
         task = TASKS[self.config["task"]["name"]](**self.config["task"]["options"])
         return Layout(task, self.model.architecture, self.config["task"]["end"])
+
+    @functools.cached_property
+    def tested_layout(self) -> Layout:
+        """The same for testing: with room for the longest second operand."""
+        seconds, task = self.evaluate.second_lengths, self.layout.task
+        if not seconds:
+            return self.layout
+        return dataclasses.replace(self.layout, task=dataclasses.replace(task, second=max(seconds)))
 
     @functools.cached_property
     def schemes(self) -> tuple[Any, Any]:

@@ -33,12 +33,14 @@ def check(cell: Cell, models: Models) -> None:
             check_tested(cell.evaluate.encoding, trained, tested)
         models[identity] = trained, tested
     train, test = cell.config["positions"], cell.config["positions"]["test"]
-    for model, scheme, chosen, use, length, field in (
-        (models[identity][0], cell.schemes[0], train, "training", cell.train.max_length, "train.max_length"),
-        (models[identity][1], cell.schemes[1], test, "testing", cell.evaluate.lengths[-1], "evaluate.lengths"),
+    longest = cell.train.max_length, cell.evaluate.lengths[-1]
+    for model, layout, scheme, chosen, use, length, field in (
+        (models[identity][0], cell.layout, cell.schemes[0], train, "training", longest[0], "train.max_length"),
+        (models[identity][1], cell.tested_layout, cell.schemes[1], test, "testing", longest[1], "evaluate.lengths"),
     ):
         check_scheme(cell, scheme, f"positions.{chosen['name']}", model, use)
-        check_reach(cell, scheme, model, f"{use} at length {length}", length, field)
+        bounds = scheme.bounds(layout.extent(length, scheme.needs))
+        check_reach(cell, bounds, model, f"{use} at length {length}", field)
 
 
 def check_form(cell: Cell) -> None:
@@ -51,6 +53,12 @@ def check_form(cell: Cell) -> None:
         )
     if isinstance(task, Stream) and not cell.layout.end:
         raise ValueError(f"task {name} asks within one text, which has no end: task.end says nothing. Leave it out.")
+    if cell.evaluate.second_lengths and not task.grid:
+        two = ", ".join(one for one, cls in TASKS.items() if cls.grid)
+        raise ValueError(
+            f"evaluate.second_lengths is {cell.evaluate.second_lengths}, and {name} has no second operand of a length "
+            f"of its own. Leave it out, or use one of {two}."
+        )
     task.held("train", cell.train.max_length)  # is there enough?
     task.held("test", cell.evaluate.lengths[-1])
     if cell.evaluate.generated and (isinstance(task, Stream) or architecture == "encoder"):
@@ -101,9 +109,9 @@ def check_scheme(cell: Cell, scheme: posenc.Scheme, name: str, model: Transforme
             raise ValueError(f"{encoding} cannot read {name}: {error}") from None
 
 
-def check_reach(cell: Cell, scheme: posenc.Scheme, model: Transformer, use: str, length: int, field: str) -> None:
+def check_reach(cell: Cell, bounds: tuple[float, float], model: Transformer, use: str, field: str) -> None:
     """Raises ValueError where a scheme gives positions that an encoding cannot read."""
-    lowest, highest = scheme.bounds(cell.layout.extent(length, scheme.needs))
+    lowest, highest = bounds
     limit = min((one.limit for one in model.encodings if one.limit is not None), default=math.inf)
     name, options = cell.label("encoding"), cell.config["encoding"]["options"]
     if limit < math.inf and lowest < 0:

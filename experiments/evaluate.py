@@ -13,6 +13,7 @@ that both are averages over the same forward passes: `bits_per_byte`, `bits_per_
 """
 
 import functools
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -80,17 +81,25 @@ class Evaluator:
     def __init__(self, cell: Cell):
         self.cell = cell
         self.graph, _ = nnx.split(nnx.eval_shape(lambda: cell.tested_transformer(nnx.Rngs(0))), KEPT)
-        self.held = cell.layout.task.held("test", cell.evaluate.lengths[-1])
+        self.layout = cell.tested_layout
+        self.held = self.layout.task.held("test", cell.evaluate.lengths[-1])
         self.metrics = jax.jit(self.all_seeds, static_argnames="longest")
 
-    def __call__(self, parameters: nnx.State) -> Iterator[tuple[int, dict[str, Array]]]:
-        """For each length its metrics, one value per seed. `parameters` carry a leading axis of seeds."""
-        lengths = self.cell.evaluate.lengths
-        for length in lengths:
+    def __call__(self, parameters: nnx.State) -> Iterator[tuple[int, int | None, dict[str, Array]]]:
+        """For each length, and each of a second operand, the metrics, one value per seed.
+
+        Args:
+            parameters: with a leading axis of seeds.
+        """
+        lengths, seconds = self.cell.evaluate.lengths, self.cell.evaluate.second_lengths
+        for length, second in itertools.product(lengths, seconds or (None,)):
             key = jax.random.fold_in(jax.random.key(self.cell.evaluate.seed), length)
-            metrics = self.metrics(parameters, key, length, self.held, longest=bucket(length, lengths[-1]))
+            held = self.held if second is None else {**self.held, "second": jnp.asarray(second)}
+            key = key if second is None else jax.random.fold_in(key, second)
+            metrics = self.metrics(parameters, key, length, held, longest=bucket(length, lengths[-1]))
             there = {f"{FROM}{start}" for start in starts(length)}
-            yield length, {name: x for name, x in metrics.items() if not name.startswith(FROM) or name in there}
+            metrics = {name: x for name, x in metrics.items() if not name.startswith(FROM) or name in there}
+            yield length, second, metrics
 
     def all_seeds(
         self, parameters: nnx.State, key: Key[Array, ""], length: Int[Array, ""], held: Held = NOTHING, *, longest: int
@@ -127,7 +136,7 @@ class Evaluator:
         """Over one batch."""
         batch_key, positions_key = jax.random.split(key)
         size = self.cell.evaluate.batch
-        layout, scheme = self.cell.layout, self.cell.schemes[1]
+        layout, scheme = self.layout, self.cell.schemes[1]
         batch = over_batch(layout.batch(batch_key, jnp.full(size, length), longest, **held))
         batch = batch.alike() if layout.task.alike else batch
         model = nnx.merge(self.graph, parameters)

@@ -2,7 +2,9 @@
 
     python -m experiments.report results/quickstart
 
-With `--metric=token_accuracy` or `loss` the table and `token_accuracy_by_length.png` are of that.
+Text is told in bits per byte, in `bits_per_byte_by_length.png`, all else as exact match. With
+`--metric=token_accuracy`, `loss` or another one the table and `token_accuracy_by_length.png` are of that, and
+`report.md` stays as it is.
 """
 
 import argparse
@@ -10,7 +12,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import matplotlib
@@ -28,8 +30,18 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 CONFIDENCE = 0.95
-TITLES = {"exact_match": "Exact match", "token_accuracy": "Token accuracy", "loss": "Loss"}
-UNITS = {"exact_match": "exact match", "token_accuracy": "token accuracy", "loss": "nats per answer token"}
+TITLES = {
+    "exact_match": "Exact match",
+    "bits_per_byte": "Bits per byte",
+    "bits_per_byte_sliding": "Bits per byte, sliding window",
+    "token_accuracy": "Token accuracy",
+    "loss": "Loss",
+    "generated_exact_match": "Exact match of what is generated",
+    "generated_token_accuracy": "Token accuracy of what is generated",
+}
+UNITS = {name: title.lower() for name, title in TITLES.items()} | {"loss": "nats per answer token"}
+LESS = {"loss": 2, "bits_per_byte": 3, "bits_per_byte_sliding": 3}  # is better; with so many digits
+MOST_LENGTHS = 12  # in a table
 ADDED = "What each encoding adds"
 # Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour, and no two of
 # many lines have the same of all three.
@@ -42,14 +54,29 @@ STYLES = [
 ]
 
 
-def make(folder: str | Path, console: Console | None = None, metric: str = "exact_match") -> None:
-    """Shows the table, and writes the picture into the results folder; with the exact match, `report.md` too."""
-    folder, rows = Path(folder), load(folder)
-    table = summarize(rows, metric)
-    show(table, costs(rows), metric, console or Console())
-    draw(rows, folder / picture(metric), metric)
-    if metric == "exact_match":
-        write(folder / "report.md", markdown(table, rows).splitlines())
+def make(folder: str | Path, console: Console | None = None, metric: str | None = None) -> None:
+    """Shows the tables, and writes the pictures into the results folder; unless a metric is asked for, `report.md` too.
+
+    Raises:
+        FileNotFoundError: there are no rows, or none of this metric.
+    """
+    folder, rows, pages = Path(folder), load(folder), []
+    if metric is not None and metric not in set(rows["metric"]):
+        raise FileNotFoundError(f"{folder} has no rows of {metric}; there are {', '.join(rows['metric'].unique())}.")
+    for one, part in told(rows).items() if metric is None else ((metric, rows),):
+        table = summarize(part, one)
+        show(table, costs(part), one, console or Console())
+        draw(part, folder / picture(one), one)
+        pages.append(markdown(table, part, one))
+    if metric is None:
+        write(folder / "report.md", "\n".join(pages).splitlines())
+
+
+def told(rows: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
+    """The metrics that a report is of, with the rows of their tasks: bits per byte of text, exact match of all else."""
+    text = rows["task"].isin(rows.loc[rows["metric"] == "bits_per_byte", "task"])
+    parts = {"exact_match": rows[~text], "bits_per_byte": rows[text]}
+    return {metric: part for metric, part in parts.items() if len(part)}
 
 
 def picture(metric: str) -> str:
@@ -83,17 +110,18 @@ def place(label: str, table: Mapping[str, object]) -> int:
 def summarize(rows: pandas.DataFrame, metric: str = "exact_match") -> pandas.DataFrame:
     """For each line, panel and range: mean over lengths and seeds, half the interval over seeds, number of seeds.
 
-    Columns: line, panel, range ("trained" or "beyond"), mean, half (NaN with one seed), seeds, best (within its
-    column, to the digits shown).
+    Columns: line, panel, range ("trained" or "beyond"), mean, half (NaN with one seed), seeds, top (the best seed),
+    best (within its column, to the digits shown), digits.
     """
     rows = chosen(rows, metric)
     rows["range"] = rows["trained"].map({True: "trained", False: "beyond"})
     keys = ["line", "panel", "range"]
     per_seed = rows.groupby([*keys, "seed"], sort=False, dropna=False)["value"].mean()
-    table = per_seed.groupby(keys, sort=False, dropna=False).agg(["mean", interval, "count"]).reset_index()
-    table = table.rename(columns={"interval": "half", "count": "seeds"})
-    best = table.groupby(["panel", "range"])["mean"].transform("min" if metric == "loss" else "max")
-    return table.assign(best=table["mean"].round(2) == best.round(2))
+    first, digits = ("min" if metric in LESS else "max"), LESS.get(metric, 2)
+    table = per_seed.groupby(keys, sort=False, dropna=False).agg(["mean", interval, "count", first]).reset_index()
+    table = table.rename(columns={"interval": "half", "count": "seeds", first: "top"})
+    best = table.groupby(["panel", "range"])["mean"].transform(first)
+    return table.assign(best=table["mean"].round(digits) == best.round(digits), digits=digits)
 
 
 def interval(values: pandas.Series) -> float:
@@ -105,15 +133,22 @@ def interval(values: pandas.Series) -> float:
 
 def cell_text(row: pandas.Series) -> str:
     """0.98 ± 0.02, with a star where it is the best. An interval wider than the whole scale is just that."""
-    half = row["half"]
-    spread = "" if math.isnan(half) else " ± >1" if half > 1 else f" ± {half:.2f}"
-    return f"{row['mean']:.2f}{spread}{' *' if row['best'] else ''}"
+    half, digits = row["half"], row["digits"]
+    spread = "" if math.isnan(half) else " ± >1" if half > 1 else f" ± {half:.{digits}f}"
+    return f"{row['mean']:.{digits}f}{spread}{' *' if row['best'] else ''}"
 
 
-def grid(table: pandas.DataFrame, where: str) -> tuple[list[str], list[list[str]]]:
+def top_text(row: pandas.Series) -> str:
+    """0.99: the best seed."""
+    return f"{row['top']:.{row['digits']}f}"
+
+
+def grid(
+    table: pandas.DataFrame, where: str, text: Callable[[pandas.Series], str] = cell_text
+) -> tuple[list[str], list[list[str]]]:
     """Header and lines of one half of the table, "trained" or "beyond", encodings by tasks, as text."""
     table = table[table["range"] == where]
-    texts = table.assign(text=table.apply(cell_text, axis=1)).set_index(["line", "panel"])["text"]
+    texts = table.assign(text=table.apply(text, axis=1)).set_index(["line", "panel"])["text"]
     panels = list(table["panel"].unique())
     body = [[line, *(texts.get((line, panel), "") for panel in panels)] for line in table["line"].unique()]
     return ["encoding", *panels], body
@@ -129,10 +164,26 @@ def note(table: pandas.DataFrame, best: str, metric: str = "exact_match") -> str
     )
 
 
-def halves(table: pandas.DataFrame) -> dict[str, tuple[list[str], list[list[str]]]]:
+def halves(
+    table: pandas.DataFrame, text: Callable[[pandas.Series], str] = cell_text
+) -> dict[str, tuple[list[str], list[list[str]]]]:
     """The halves of the table that have lines, each under its title."""
     titles = {"trained": "At trained lengths", "beyond": "Beyond them"}
-    return {titles[where]: grid(table, where) for where in titles if (table["range"] == where).any()}
+    return {titles[where]: grid(table, where, text) for where in titles if (table["range"] == where).any()}
+
+
+def by_length(rows: pandas.DataFrame, metric: str) -> tuple[list[str], list[list[str]]]:
+    """Header and lines of means over seeds, encodings by lengths, for each panel; of many lengths, some."""
+    rows = chosen(rows, metric)
+    means = rows.groupby(["panel", "line", "length"], sort=False)["value"].mean()
+    lengths, several = sorted(rows["length"].unique()), rows["panel"].nunique() > 1
+    lengths = lengths[:: -(-len(lengths) // MOST_LENGTHS)]
+    body = []
+    for panel, line in dict.fromkeys(zip(rows["panel"], rows["line"], strict=True)):
+        values = [means.get((panel, line, length), math.nan) for length in lengths]
+        texts = ["" if math.isnan(value) else f"{value:.{LESS.get(metric, 2)}f}" for value in values]
+        body.append([f"{line}, {panel}" if several else line, *texts])
+    return ["encoding", *map(str, lengths)], body
 
 
 def costs(rows: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -158,18 +209,23 @@ def show(table: pandas.DataFrame, added: tuple[list[str], list[list[str]]], metr
     console.print("\n" + note(table, "*", metric), highlight=False)
 
 
-def markdown(table: pandas.DataFrame, rows: pandas.DataFrame) -> str:
-    """`report.md`."""
-    parts = ["# Exact match by encoding and task"]
+def markdown(table: pandas.DataFrame, rows: pandas.DataFrame, metric: str = "exact_match") -> str:
+    """`report.md`, or the part of it that is about a metric."""
+    parts = [f"# {TITLES[metric]} by encoding and task"]
     for title, (header, body) in halves(table).items():
         parts += [f"{title}:", pipes(header, body)]
-    parts += [note(table, "Bold")]
+    parts += [note(table, "Bold", metric)]
     parts += [f"{ADDED}, at the longest trained length:", pipes(*costs(rows))]
-    parts += [f"![Exact match by length]({picture('exact_match')})"]
+    parts += [f"![{TITLES[metric]} by length]({picture(metric)})"]
     parts += [
         f"{rows['cell'].nunique()} cells, {len(rows)} rows. Lines are means over seeds, bands reach from the lowest "
         "seed to the highest, the trained lengths are shaded, and dots mark the best blind guess."
     ]
+    parts += ["Mean over seeds by length:", pipes(*by_length(rows, metric))]
+    if table["seeds"].max() > 1:
+        parts += ["The best seed alone, as some papers have it; the mean is the fairer figure."]
+        for title, lines in halves(table, top_text).items():
+            parts += [f"{title}:", pipes(*lines)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -221,7 +277,15 @@ def draw_panel(axis, rows: pandas.DataFrame, lines: list[str]) -> None:
     chance = rows.groupby("length")["chance"].max().dropna()
     if len(chance):
         axis.plot(chance.index, chance, color="0.35", linestyle=":", linewidth=1.2, label="chance", zorder=1)
-    axis.set_ylim(0, 1.02 if rows["metric"].iloc[0] != "loss" else None)
+    metric = rows["metric"].iloc[0]
+    if metric not in LESS:
+        axis.set_ylim(0, 1.02)
+    elif metric == "loss":
+        axis.set_ylim(0, None)
+    else:  # contexts double
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(sorted(rows["length"].unique()), map(str, sorted(rows["length"].unique())))
+        axis.minorticks_off()
     axis.set_xlabel("length")
     axis.spines[["top", "right"]].set_visible(False)
 
@@ -229,7 +293,7 @@ def draw_panel(axis, rows: pandas.DataFrame, lines: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Makes table, report.md and picture again, from rows alone.")
     parser.add_argument("folder", help="a results folder")
-    parser.add_argument("--metric", choices=TITLES, default="exact_match")
+    parser.add_argument("--metric", choices=TITLES)
     try:
         asked = parser.parse_args()
         make(asked.folder, metric=asked.metric)

@@ -40,6 +40,7 @@ COLUMNS = (
     "architecture",
     "seed",
     "length",
+    "second",  # digits of a second operand; none where it follows the length or is drawn
     "trained",  # whether the length is one that was trained on
     "metric",
     "value",
@@ -189,8 +190,12 @@ def block(seeds: Sequence[int]) -> str:
     return f"parameters/{seeds[0]}-{seeds[-1]}"
 
 
-def rows_of(cell: Cell, seeds: Sequence[int], length: int, metrics: dict[str, Any], cost: Cost) -> list[dict[str, Any]]:
-    """The rows of one length: one for each seed and metric."""
+def rows_of(
+    cell: Cell, seeds: Sequence[int], length: int, metrics: dict[str, Any], cost: Cost, second: int | None = None
+) -> list[dict[str, Any]]:
+    """The rows of one length, and perhaps of a second operand's: one for each seed and metric."""
+    task = cell.layout.task
+    known = second is None or second <= (getattr(task, "second", 0) or cell.train.max_length)
     same = dict(
         cell=cell.name,
         encoding=cell.label("encoding"),
@@ -198,7 +203,8 @@ def rows_of(cell: Cell, seeds: Sequence[int], length: int, metrics: dict[str, An
         task=cell.label("task"),
         architecture=cell.model.architecture,
         length=length,
-        trained=cell.train.min_length <= length <= cell.train.max_length,
+        second=second,
+        trained=cell.train.min_length <= length <= cell.train.max_length and known,
         count=cell.evaluate.examples,
         added_parameters=cost.added_parameters,
         added_flops=cost.added_flops,
@@ -206,7 +212,7 @@ def rows_of(cell: Cell, seeds: Sequence[int], length: int, metrics: dict[str, An
     return [
         same
         | dict(seed=seed, metric=metric, value=float(values[i]))
-        | dict(chance=cell.layout.task.chance(length) if metric == "exact_match" else None)
+        | dict(chance=task.chance(length) if metric == "exact_match" else None)
         for metric, values in metrics.items()
         for i, seed in enumerate(seeds)
     ]

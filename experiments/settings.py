@@ -122,6 +122,8 @@ class Evaluate:
 
     Attributes:
         lengths: to test at, ascending; those from min_length to max_length of training count as trained.
+        second_lengths: of the second operand, each with each of `lengths`, for tasks that have two; empty, as drawn in
+            training.
         examples: at each length; the same ones for every encoding and every seed.
         batch: examples at a time, a divisor of `examples`.
         seed: from which the examples are drawn.
@@ -133,6 +135,7 @@ class Evaluate:
     """
 
     lengths: tuple[int, ...] = (5, 10, 15, 20)
+    second_lengths: tuple[int, ...] = ()
     examples: int = 256
     batch: int = 64
     seed: int = 0
@@ -145,6 +148,13 @@ class Evaluate:
         at_least("evaluate", self, 0, "seed")
         if not self.lengths or min(self.lengths) < 1 or list(self.lengths) != sorted(set(self.lengths)):
             raise ValueError(f"evaluate.lengths is {self.lengths}; expected ascending lengths from 1 on, each once.")
+        if self.second_lengths and (
+            min(self.second_lengths) < 1 or list(self.second_lengths) != sorted(set(self.second_lengths))
+        ):
+            raise ValueError(
+                f"evaluate.second_lengths is {self.second_lengths}; expected ascending lengths from 1 on, each once, "
+                "or nothing."
+            )
         if self.examples % self.batch:
             raise ValueError(
                 f"evaluate.batch is {self.batch} and does not divide evaluate.examples, {self.examples}. Change one."

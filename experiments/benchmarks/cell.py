@@ -94,7 +94,7 @@ def ours_of(trainer: Trainer, count: int):
 
     def evaluate() -> float:
         began = time.perf_counter()
-        jax.block_until_ready([metrics for _, metrics in Evaluator(trainer.cell)(state[0].parameters)])
+        jax.block_until_ready([metrics for *_, metrics in Evaluator(trainer.cell)(state[0].parameters)])
         return time.perf_counter() - began
 
     return case, took, evaluate

@@ -11,7 +11,11 @@ import hashlib
 import sysconfig
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import UInt8
+
+from posenc.shapes import Array
 
 SPLITS = {"test": 0.05, "validation": 0.05, "train": 0.9}  # shares of the files
 PIECE = 2**16  # bytes
@@ -27,15 +31,15 @@ class Corpus:
         name: of where it came from, for errors.
         digest: a hash over all files.
         files: how many there are.
-        parts: the bytes of each.
+        parts: the bytes of each, on the device.
     """
 
     name: str
     digest: str
     files: int
-    parts: dict[str, np.ndarray]
+    parts: dict[str, UInt8[Array, "n"]]
 
-    def part(self, split: str, least: int) -> np.ndarray:
+    def part(self, split: str, least: int) -> UInt8[Array, "n"]:
         """The bytes of a part.
 
         Raises:
@@ -103,6 +107,6 @@ def of(digest: bytes) -> str:
     return "train"
 
 
-def joined(texts: list[bytes]) -> np.ndarray:
+def joined(texts: list[bytes]) -> UInt8[Array, "n"]:
     """Texts one after the other."""
-    return np.frombuffer(NUL.join(texts), np.uint8)
+    return jnp.asarray(np.frombuffer(NUL.join(texts), np.uint8))

@@ -9,7 +9,6 @@ from one version of Python to the next. The bits per byte of a context are told 
 """
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -52,13 +51,7 @@ class Text(Stream):
         Raises:
             ValueError: there is no such text, or too little of it.
         """
-        return {"text": on_device(self.path, split, longest + 1)}
+        return {"text": corpus.read(self.path).part(split, longest + 1)}
 
     def identity(self):
         return corpus.read(self.path).digest[:DIGITS]
-
-
-@functools.lru_cache(maxsize=8)
-def on_device(path: str, split: str, least: int) -> jax.Array:
-    """The bytes of a part of a corpus, `least` of them or more."""
-    return jnp.asarray(corpus.read(path).part(split, least))

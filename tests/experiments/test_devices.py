@@ -25,7 +25,7 @@ def run(seeds, **changes):
         state, loss = program.advance(state, seeds, step, step + 3)
         losses.append(np.asarray(loss).tolist())
     assert program.advance._cache_size() == 1
-    metrics = [np.asarray(some["loss"]).tolist() for _, some in Evaluator(cell)(state.parameters)]
+    metrics = [np.asarray(some["loss"]).tolist() for *_, some in Evaluator(cell)(state.parameters)]
     return dict(losses=losses, metrics=metrics, devices=len(jax.tree.leaves(state)[0].sharding.device_set))
 
 every, found = jax.devices, {}

@@ -65,7 +65,7 @@ def test_every_length_is_tested_at_that_length():
         return original(key, lengths, longest)
 
     object.__setattr__(cell.layout, "batch", watch)
-    for length, metrics in Evaluator(cell)(Trainer(cell).init(SEEDS).parameters):
+    for length, _, metrics in Evaluator(cell)(Trainer(cell).init(SEEDS).parameters):
         jax.block_until_ready(metrics)
         jax.effects_barrier()
         assert set(seen) == {length}
@@ -83,7 +83,7 @@ def test_a_learned_table_of_exactly_the_longest_length_is_tested_to_its_end():
     cell = tiny_cell(encoding__name="learned", encoding__learned__max_position=13, evaluate__lengths=(2, 6))
     assert cell.layout.tokens(6) == 13
     parameters = Trainer(cell).init(SEEDS).parameters
-    for _, metrics in Evaluator(cell)(parameters):
+    for *_, metrics in Evaluator(cell)(parameters):
         assert np.isfinite(metrics["loss"]).all()
     over = Evaluator(cell).metrics(parameters, jax.random.key(0), 5, longest=9)  # a bucket beyond the table
     assert np.isfinite(over["loss"]).all()
@@ -163,6 +163,6 @@ def test_any_encoding_is_tested_after_training_with_random_positions_in_an_encod
     cell = tiny_cell(encoding__name=name, train__steps=2, train__warmup=1, evaluate__lengths=(6,), **changes)
     trainer = Trainer(cell)
     state, loss = trainer.advance(trainer.init(SEEDS), SEEDS, 0, 2)
-    ((_, metrics),) = Evaluator(cell)(state.parameters)
+    ((*_, metrics),) = Evaluator(cell)(state.parameters)
     assert np.isfinite(loss).all()
     assert all(np.isfinite(values).all() and values.shape == (3,) for values in metrics.values())
