@@ -9,6 +9,8 @@ from posenc.attention import Road
 from posenc.blocks import SITES, Activation, Placement, Site
 from posenc.norms import Norm
 
+Schedule = Literal["cosine", "linear", "constant", "inverse_sqrt"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -70,7 +72,7 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-    """Training of one cell: Adam with decoupled weight decay, warm-up, then a cosine down to nothing.
+    """Training of one cell: Adam with decoupled weight decay and warm-up.
 
     Attributes:
         steps: number of updates.
@@ -82,6 +84,7 @@ class Train:
         buckets: where a batch has one length, the number of array sizes: a short batch does not pay for a long one.
         learning_rate: at its peak.
         warmup: steps until then.
+        schedule: of the learning rate after that, "cosine" or "linear" down to nothing, "constant" or "inverse_sqrt".
         weight_decay: of the parameters.
         decay_encodings: whether those of the encodings decay too.
         clip: the largest global norm of a gradient.
@@ -96,6 +99,7 @@ class Train:
     buckets: int = 4
     learning_rate: float = 1e-3
     warmup: int = 100
+    schedule: Schedule = "cosine"
     weight_decay: float = 0.01
     decay_encodings: bool = True
     clip: float = 1.0

@@ -21,7 +21,7 @@ from flax import nnx
 from experiments.cells import Cell
 from experiments.devices import over_batch, over_seeds, spread
 from experiments.forward import KEPT, logits
-from experiments.settings import Train
+from experiments.settings import Schedule, Train
 from experiments.tasks import Batch
 from experiments.tasks.base import Whole
 from posenc.shapes import Array, Float, Int, Key
@@ -173,7 +173,9 @@ class Program:
     def optimizer(self, numbers: Numbers, step: Int[Array, ""] | int) -> optax.GradientTransformation:
         """Clipped AdamW, as it is at a step."""
         mask = None if self.cell.train.decay_encodings else of_the_model
-        adamw = optax.adamw(learning_rate(numbers, step), weight_decay=numbers.weight_decay, mask=mask)
+        adamw = optax.adamw(
+            learning_rate(numbers, step, self.cell.train.schedule), weight_decay=numbers.weight_decay, mask=mask
+        )
         return optax.chain(optax.clip_by_global_norm(numbers.clip), adamw)
 
     def gradients(self, trained: nnx.State, statistics: nnx.State, keys: Keys, lengths: Int[Array, "b"], held: Held):
@@ -247,11 +249,19 @@ def mean_loss(logits: Float[Array, "b a v"], batch: Batch) -> Float[Array, ""]:
     return jnp.sum(losses, where=scored) / jnp.sum(scored)
 
 
-def learning_rate(numbers: Numbers, step: Int[Array, ""] | int) -> Float[Array, ""]:
-    """At a step: a straight line up to its peak, then half a cosine down to nothing at the last step."""
+def learning_rate(numbers: Numbers, step: Int[Array, ""] | int, schedule: Schedule = "cosine") -> Float[Array, ""]:
+    """At a step: a straight line up to its peak, and then what the schedule says.
+
+    "cosine", half a cosine down to nothing at the last step; "linear", a straight line there; "constant"; or
+    "inverse_sqrt", the peak times sqrt(warmup / step), as by Vaswani et al. 2017 (arXiv:1706.03762).
+    """
     warming = jnp.where(step < numbers.warmup, step / jnp.maximum(numbers.warmup, 1), 1)
     done = jnp.maximum(step - numbers.warmup, 0) / (numbers.steps - numbers.warmup)
-    return warming * optax.cosine_decay_schedule(numbers.learning_rate, 1)(done)
+    if schedule == "cosine":
+        return warming * optax.cosine_decay_schedule(numbers.learning_rate, 1)(done)
+    begun = jnp.maximum(numbers.warmup, 1)
+    after = {"linear": 1 - done, "constant": 1.0, "inverse_sqrt": jnp.sqrt(begun / jnp.maximum(step, begun))}
+    return warming * numbers.learning_rate * after[schedule]
 
 
 def of_the_model(parameters: nnx.State) -> nnx.State:

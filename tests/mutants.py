@@ -238,6 +238,34 @@ MUTANTS = [
         "every block drops the same", "dropout", "posenc/attention.py",
         "dropout.of(number)", "dropout", f"{ROADS} blocks_drop",
     ),
+    Mutant(
+        "a decoder's cross-attention takes queries past the source for padding", "cross-attention", "posenc/blocks.py",
+        "visible = Visibility(False, memory.lengths, jnp.zeros((1, x.shape[1]), int))  # no query is past the text",
+        "visible = Visibility(False, memory.lengths)", "tests/posenc/test_encoder_decoder.py -k road",
+    ),
+    Mutant(
+        "padding of the source is seen", "cross-attention", "posenc/blocks.py",
+        "Visibility(False, memory.lengths, jnp", "Visibility(False, None, jnp",
+        "tests/posenc/test_encoder_decoder.py -k padding",
+    ),
+    Mutant(
+        "batch norm takes padding into its mean", "padding", "posenc/norms.py",
+        "norm(x, mask=real[:, :, None])", "norm(x)", "tests/posenc/test_form.py -k batch",
+    ),
+    Mutant(
+        "running statistics are not carried", "batch norm", "experiments/train.py",
+        "return mean_loss(said, batch), nnx.state(model, nnx.BatchStat)", "return mean_loss(said, batch), statistics",
+        "tests/experiments/test_architectures.py -k statistics",
+    ),
+    Mutant(
+        "bits per byte over padding", "metrics", "experiments/evaluate.py",
+        "(place < jnp.minimum(stop, length))", "(place < stop)", "tests/experiments/tasks/test_text.py -k bits",
+    ),
+    Mutant(
+        "an encoder is given as many blanks as the answer has symbols", "leak", "experiments/tasks/base.py",
+        "asked + most + self.end", "asked + answered + self.end",
+        "tests/experiments/test_architectures.py -k says_nothing",
+    ),
 ]  # fmt: skip
 
 WAITING = {

@@ -1,0 +1,87 @@
+"""What a report tells of rows: of text in bits, of other tasks as exact match; means, the best seed, lengths."""
+
+import io
+
+import pandas
+import pytest
+from rich.console import Console
+
+from experiments import report
+
+
+def row(encoding, task, seed, length, metric, value):
+    same = dict(cell=f"{encoding}-{task}", positions="in_order", architecture="decoder", second=None, variant="")
+    costs = dict(count=8, chance=None, added_parameters=10, added_flops=0.1)
+    where = dict(encoding=encoding, task=task, seed=seed, length=length, trained=length <= 4)
+    return same | costs | where | dict(metric=metric, value=value)
+
+
+VALUES = {"rope": (0.5, 0.9, 0.7), "none": (0.6, 0.6, 0.6)}
+EXACT = [
+    row(encoding, "copy", seed, length, "exact_match", value / (1 + (length > 4)))
+    for encoding, values in VALUES.items() for seed, value in enumerate(values) for length in (2, 4, 8)
+]  # fmt: skip
+BITS = [
+    row(encoding, "text#abc123", seed, length, metric, value + length / 1000)
+    for encoding, values in VALUES.items() for seed, value in enumerate(values) for length in (2, 4, 8)
+    for metric in ("bits_per_byte", "exact_match")
+]  # fmt: skip
+
+
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """A report of given rows: the folder, and what was printed."""
+
+    def make(rows, metric=None):
+        monkeypatch.setattr(report, "load", lambda folder: pandas.DataFrame(rows))
+        printed = io.StringIO()
+        report.make(tmp_path, Console(file=printed, width=200), metric)
+        return tmp_path, printed.getvalue()
+
+    return make
+
+
+def test_text_is_told_in_bits_and_other_tasks_as_exact_match(made):
+    folder, printed = made(EXACT + BITS)
+    page = (folder / "report.md").read_text()
+    exact, bits = page.split("# Bits per byte by encoding and task")
+    assert exact.startswith("# Exact match by encoding and task")
+    assert "text#abc123" not in exact and "copy" not in bits
+    assert {path.name for path in folder.glob("*.png")} == {"accuracy_by_length.png", "bits_per_byte_by_length.png"}
+    assert "Bits per byte: mean over lengths and 3 seeds" in " ".join(printed.split())
+
+
+def test_fewer_bits_are_better_and_more_matches_are(made):
+    for rows, metric, best in ((EXACT, "exact_match", "rope"), (BITS, "bits_per_byte", "none")):
+        table = report.summarize(pandas.DataFrame(rows), metric)
+        assert set(table[table["best"]]["line"]) == {best}
+
+
+def test_the_best_seed_is_told_beside_the_mean(made):
+    table = report.summarize(pandas.DataFrame(EXACT)).set_index(["line", "range"])
+    assert table.loc[("rope", "trained"), ["mean", "top"]].tolist() == pytest.approx([0.7, 0.9])
+    assert table.loc[("rope", "beyond"), ["mean", "top"]].tolist() == pytest.approx([0.35, 0.45])
+    table = report.summarize(pandas.DataFrame(BITS), "bits_per_byte").set_index(["line", "range"])
+    assert table.loc[("rope", "trained"), "top"] == pytest.approx(0.503)
+    page = (made(EXACT)[0] / "report.md").read_text()
+    best = page[page.index("The best seed alone") :]
+    assert "| none | 0.60 |" in best and "| rope | 0.90 |" in best and "| rope | 0.45 |" in best
+    alone = [one for one in EXACT if one["seed"] == 0]
+    assert "The best seed alone" not in (made(alone)[0] / "report.md").read_text()
+
+
+def test_means_by_length_are_in_a_table_of_at_most_twelve_lengths():
+    header, body = report.by_length(pandas.DataFrame(BITS), "bits_per_byte")
+    assert header == ["encoding", "2", "4", "8"]
+    assert body == [["none", "0.602", "0.604", "0.608"], ["rope", "0.702", "0.704", "0.708"]]
+    many = [row("rope", "copy", 0, length, "exact_match", 0.5) for length in range(1, 101)]
+    header, _ = report.by_length(pandas.DataFrame(many), "exact_match")
+    assert header == ["encoding", *map(str, range(1, 101, 9))]
+
+
+def test_another_metric_leaves_the_report_as_it_is_and_one_that_is_not_there_is_told(made):
+    folder, printed = made(EXACT + BITS, "bits_per_byte")
+    assert not (folder / "report.md").exists()
+    assert "Bits per byte" in printed and "Exact match" not in printed
+    with pytest.raises(FileNotFoundError, match="no rows of loss; there are exact_match, bits_per_byte"):
+        made(EXACT + BITS, "loss")
