@@ -3,8 +3,8 @@
     python -m experiments.ablate --config=configs/press2021.py:small --results=results/press2021
 
 A decoder that reads bytes of the Python standard library's sources in windows of 128 and is tested on windows of 32 to
-1024. Three layers, 128 wide, 8 heads; SMALL_TIME on two cores. The paper has six times the width, WikiText-103 and words:
-without `:small` it is that model on bytes, for an accelerator; give the text with --config.task.text.path=FOLDER.
+1024. Three layers, 128 wide, 8 heads; SMALL_TIME on two cores. The paper has 16 layers, 1024 wide, and words of
+WikiText-103: without `:small` it is that model on bytes, for an accelerator, with the text at --config.task.text.path.
 
 What to expect: EXPECT
 """

@@ -173,9 +173,8 @@ class Program:
     def optimizer(self, numbers: Numbers, step: Int[Array, ""] | int) -> optax.GradientTransformation:
         """Clipped AdamW, as it is at a step."""
         mask = None if self.cell.train.decay_encodings else of_the_model
-        adamw = optax.adamw(
-            learning_rate(numbers, step, self.cell.train.schedule), weight_decay=numbers.weight_decay, mask=mask
-        )
+        rate = learning_rate(numbers, step, self.cell.train.schedule)
+        adamw = optax.adamw(rate, weight_decay=numbers.weight_decay, mask=mask)
         return optax.chain(optax.clip_by_global_norm(numbers.clip), adamw)
 
     def gradients(self, trained: nnx.State, statistics: nnx.State, keys: Keys, lengths: Int[Array, "b"], held: Held):

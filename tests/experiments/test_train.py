@@ -131,14 +131,14 @@ def test_the_learning_rate_is_that_of_a_warmed_up_cosine(warmup, steps):
 @pytest.mark.parametrize(("warmup", "steps"), [(10, 40), (0, 7), (1, 40)])
 def test_other_schedules_warm_up_alike_and_end_as_they_say(warmup, steps):
     numbers = Numbers.of(tiny_cell(train__steps=steps, train__warmup=warmup).train, ())
-    linear = optax.schedules.warmup_constant_schedule(0.0, 3e-3, warmup), optax.linear_schedule(3e-3, 0, steps - warmup)
+    linear = optax.linear_schedule(3e-3, 0, steps - warmup)
     for step in range(steps):
         rates = {name: learning_rate(numbers, step, name) for name in ("linear", "constant", "inverse_sqrt")}
         if step < warmup:
             expected = dict.fromkeys(rates, 3e-3 * step / warmup)
         else:
             root = (max(warmup, 1) / max(step, 1)) ** 0.5 if step else 1.0
-            expected = {"linear": linear[1](step - warmup), "constant": linear[0](step), "inverse_sqrt": 3e-3 * root}
+            expected = {"linear": linear(step - warmup), "constant": 3e-3, "inverse_sqrt": 3e-3 * root}
         for name, rate in rates.items():
             np.testing.assert_allclose(rate, expected[name], atol=1e-8, err_msg=f"{name} at {step}")
 
