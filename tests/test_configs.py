@@ -1,0 +1,38 @@
+"""Each file in configs/ makes cells that can do what they are asked, in each of its forms, and tells its command."""
+
+import importlib
+
+import pytest
+
+from experiments.config import expand
+from experiments.tasks import TASKS
+from tests.test_readme import ROOT
+
+FORMS = {
+    "context_extension": [()],
+    "every_encoding": [()],
+    "every_task": [("decoder",), ("encoder",), ("encoder_decoder",)],
+    "press2021": [("small",), ("full",)],
+    "quickstart": [()],
+    "ruoss2023": [()],
+}
+
+
+def test_every_file_is_tried():
+    assert set(FORMS) == {path.stem for path in (ROOT / "configs").glob("[!_]*.py")}
+
+
+@pytest.mark.parametrize(("name", "form"), [(name, form) for name, forms in FORMS.items() for form in forms])
+def test_a_config_makes_cells_and_tells_its_command(name, form):
+    module = importlib.import_module(f"configs.{name}")
+    assert expand(module.get_config(*form))
+    file = f"--config=configs/{name}.py"
+    assert (f"{file}:{form[0]} " if form and form != ("full",) else f"{file} " if not form else file) in module.__doc__
+
+
+def test_the_config_of_every_task_has_every_task_in_every_architecture_that_it_is_for():
+    from configs import every_task
+
+    for architecture in ("decoder", "encoder", "encoder_decoder"):
+        swept = every_task.get_config(architecture).sweep.task
+        assert set(swept) == {name for name, task in TASKS.items() if architecture in task.architectures}
