@@ -7,7 +7,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 test proof mutants: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 test proof mutants: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 
-MODULES := tests/posenc/test_transformer.py tests/posenc/test_encoder_decoder.py tests/posenc/test_reuse.py tests/posenc/test_invariants.py \
+MODULES := tests/posenc/test_transformer.py tests/posenc/test_encoder_decoder.py tests/posenc/test_reuse.py \
+	tests/posenc/test_invariants.py \
 	tests/experiments/test_train.py tests/experiments/test_results.py
 
 .PHONY: quickstart test proof mutants lint format lock

@@ -90,8 +90,18 @@ def plan(config: ConfigDict, folder: Path) -> tuple[Work, Work]:
             raise ValueError(f"{path} is a file; expected a folder for the results. Choose another one.")
     for one in folders:
         one.check()
+    warn([one.cell for one in folders])
     missing = [(one, [seed for seed in seeds if seed not in one.done()]) for one in folders]
     return [(one, seeds) for one in folders], [(one, block) for one, block in missing if block]
+
+
+def warn(cells: list[Cell]) -> None:
+    """Tells, once, of what is allowed and may surprise."""
+    if any(cell.model.norm == "batch" and cell.model.architecture != "encoder" for cell in cells):
+        logging.warning(
+            "model.norm is batch in a decoder: while it trains, its means and variances see later tokens and other "
+            "examples. Testing takes running ones, which see neither."
+        )
 
 
 def ablate(config: ConfigDict, folder: str | Path, console: Console | None = None) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from experiments import results
+from experiments import ablate, results
 from experiments.cost import cost
 from experiments.evaluate import Evaluator
 from experiments.tasks import TASKS, Layout, Stream
@@ -185,6 +185,18 @@ def test_running_statistics_are_carried_for_each_seed_and_tested_with():
     moved = jax.tree.map(lambda x: x + 1.0, statistics)
     ((*_, other), *_) = evaluator(nnx.merge_state(nnx.filter_state(state.parameters, nnx.Param), moved))
     assert np.abs(metrics["loss"] - other["loss"]).max() > 1e-2
+
+
+@pytest.mark.parametrize(("norms", "architecture", "told"), [
+    (("batch", "batch"), "decoder", 1), (("rms", "batch"), "encoder_decoder", 1), (("batch",), "encoder", 0),
+    (("layer",), "decoder", 0),
+])  # fmt: skip
+def test_a_sweep_is_told_once_that_batch_norm_sees_the_future_in_a_decoder(norms, architecture, told, monkeypatch):
+    said = []
+    monkeypatch.setattr(ablate.logging, "warning", said.append)
+    ablate.warn([tiny_cell(model__norm=norm, model__architecture=architecture) for norm in norms])
+    assert len(said) == told
+    assert all("while it trains, its means and variances see later tokens" in text for text in said)
 
 
 def test_statistics_are_saved_with_the_parameters(tmp_path):
