@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 import posenc
-from posenc import Cache, EncoderDecoder, Visibility, generate, make, make_layers
+from posenc import Cache, EncoderDecoder, Visibility, attention, generate, make, make_layers
 
 SIZES = dict(width=16, heads=2, head_dim=8)
 SOURCE = jnp.array([[1, 4, 2, 0, 3], [2, 2, 0, 1, 4]])
@@ -121,9 +121,14 @@ def test_every_road_of_attention_gives_the_same(cross):
     for road in ("blocks", "auto"):
         other = model("t5", cross, attention=road)
         np.testing.assert_allclose(said(other, source_lengths=SOURCE_LENGTHS), expected, atol=1e-5)
-    short = jnp.array([2, 1])  # fewer keys than queries: no query is taken for padding
-    expected = said(dense, source_lengths=short)
-    np.testing.assert_allclose(said(model("t5", cross, attention="blocks"), source_lengths=short), expected, atol=1e-5)
+
+
+def test_queries_past_the_end_of_the_source_are_not_taken_for_padding(monkeypatch):
+    monkeypatch.setattr(attention, "BLOCK", 1)  # blocks of 16 queries
+    dense, blocks = (model("none", attention=road) for road in ("dense", "blocks"))
+    text, lengths = jnp.tile(TEXT, (1, 7)), jnp.array([3])
+    expected = said(dense, text=text, source_lengths=lengths)
+    np.testing.assert_allclose(said(blocks, text=text, source_lengths=lengths), expected, atol=1e-5)
 
 
 def test_an_encoding_between_the_texts_acts_only_when_it_is_asked_for():
