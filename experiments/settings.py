@@ -10,6 +10,7 @@ from posenc.blocks import SITES, Activation, Placement, Site
 from posenc.norms import Norm
 
 Schedule = Literal["cosine", "linear", "constant", "inverse_sqrt"]
+Optimizer = Literal["adamw", "adafactor", "nesterov"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Model:
 
 @dataclasses.dataclass(frozen=True)
 class Train:
-    """Training of one cell: Adam with decoupled weight decay and warm-up.
+    """Training of one cell.
 
     Attributes:
         steps: number of updates.
@@ -82,12 +83,19 @@ class Train:
             shortest to one that grows evenly with the steps, to the longest at the end.
         length: one length "per_batch", drawn from the step alone and so the same for all seeds, or "per_example".
         buckets: where a batch has one length, the number of array sizes: a short batch does not pay for a long one.
+        optimizer: "adamw" (Loshchilov and Hutter 2019, arXiv:1711.05101); "adafactor" (Shazeer and Stern 2018,
+            arXiv:1804.04235), whose steps are as large as the parameters times the learning rate; or "nesterov",
+            gradients with momentum.
+        beta1: how much of the past the momentum keeps; Adafactor has none.
+        beta2: how much of it the mean square of the gradients keeps, with AdamW.
+        epsilon: beside the root of that.
         learning_rate: at its peak.
         warmup: steps until then.
         schedule: of the learning rate after that, "cosine" or "linear" down to nothing, "constant" or "inverse_sqrt".
         weight_decay: of the parameters.
         decay_encodings: whether those of the encodings decay too.
         clip: the largest global norm of a gradient.
+        label_smoothing: the share of a target's probability that all tokens get evenly, in training only.
     """
 
     steps: int = 1000
@@ -97,19 +105,27 @@ class Train:
     curriculum: Literal["uniform", "fixed", "growing"] = "uniform"
     length: Literal["per_batch", "per_example"] = "per_batch"
     buckets: int = 4
+    optimizer: Optimizer = "adamw"
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
     learning_rate: float = 1e-3
     warmup: int = 100
     schedule: Schedule = "cosine"
     weight_decay: float = 0.01
     decay_encodings: bool = True
     clip: float = 1.0
+    label_smoothing: float = 0.0
 
     def __post_init__(self):
         at_least("train", self, 1, "steps", "batch", "min_length", "buckets")
         at_least("train", self, 0, "warmup", "weight_decay")
-        for name in ("learning_rate", "clip"):
+        for name in ("learning_rate", "clip", "epsilon"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"train.{name} is {getattr(self, name)}; expected a number above 0.")
+        for name in ("beta1", "beta2", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"train.{name} is {getattr(self, name)}; expected a share from 0 to below 1.")
         if self.max_length < self.min_length:
             raise ValueError(
                 f"train.max_length is {self.max_length}, below train.min_length, {self.min_length}. Change one of them."

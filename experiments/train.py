@@ -171,11 +171,14 @@ class Program:
         return State(parameters, carried, state.numbers), loss
 
     def optimizer(self, numbers: Numbers, step: Int[Array, ""] | int) -> optax.GradientTransformation:
-        """Clipped AdamW, as it is at a step."""
+        """As it is at a step: gradients are clipped, weight decay is decoupled."""
         mask = None if self.cell.train.decay_encodings else of_the_model
-        rate = learning_rate(numbers, step, self.cell.train.schedule)
-        adamw = optax.adamw(rate, weight_decay=numbers.weight_decay, mask=mask)
-        return optax.chain(optax.clip_by_global_norm(numbers.clip), adamw)
+        return optax.chain(
+            optax.clip_by_global_norm(numbers.clip),
+            scaled(self.cell.train),
+            optax.add_decayed_weights(numbers.weight_decay, mask),
+            optax.scale_by_learning_rate(learning_rate(numbers, step, self.cell.train.schedule)),
+        )
 
     def gradients(self, trained: nnx.State, statistics: nnx.State, keys: Keys, lengths: Int[Array, "b"], held: Held):
         """Loss, running statistics and gradients, in arrays no longer than the batch needs.
@@ -208,7 +211,7 @@ class Program:
             model.train()
             rngs = nnx.Rngs(keys.dropout) if self.cell.model.dropout else None
             said = logits(model, self.cell.schemes[0], keys.positions, batch, rngs)
-            return mean_loss(said, batch), nnx.state(model, nnx.BatchStat)
+            return mean_loss(said, batch, self.cell.train.label_smoothing), nnx.state(model, nnx.BatchStat)
 
         return jax.value_and_grad(loss_of, has_aux=True)(trained)
 
@@ -241,11 +244,23 @@ def step_key(seed: Int[Array, ""], step: Int[Array, ""]) -> Key[Array, ""]:
     return jax.random.fold_in(seed_key(seed, "steps"), step)
 
 
-def mean_loss(logits: Float[Array, "b a v"], batch: Batch) -> Float[Array, ""]:
-    """Cross-entropy in nats per scored token, over the whole batch."""
+def mean_loss(logits: Float[Array, "b a v"], batch: Batch, smoothing: float = 0.0) -> Float[Array, ""]:
+    """Cross-entropy in nats per scored token, over the whole batch; `smoothing` of a target goes to all tokens."""
     targets, scored = batch.asked()
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
+    if smoothing:
+        anything = -jax.nn.log_softmax(logits).mean(-1)
+        losses = (1 - smoothing) * losses + smoothing * anything
     return jnp.sum(losses, where=scored) / jnp.sum(scored)
+
+
+def scaled(train: Train) -> optax.GradientTransformation:
+    """Gradients as an optimiser scales them, before decay and learning rate."""
+    if train.optimizer == "adamw":
+        return optax.scale_by_adam(train.beta1, train.beta2, train.epsilon)
+    if train.optimizer == "nesterov":
+        return optax.trace(train.beta1, nesterov=True)
+    return optax.chain(optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms())
 
 
 def learning_rate(numbers: Numbers, step: Int[Array, ""] | int, schedule: Schedule = "cosine") -> Float[Array, ""]:

@@ -167,6 +167,48 @@ def test_numbers_ride_one_program_and_each_of_them_counts(change):
     jax.tree.map(np.testing.assert_array_equal, state.parameters, ends[1])
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "expected"),
+    [
+        ("adamw", lambda: optax.adamw(3e-3, 0.8, 0.95, 1e-3, weight_decay=0.02)),
+        ("nesterov", lambda: optax.chain(optax.add_decayed_weights(0.0), optax.sgd(3e-3, 0.8, nesterov=True))),
+        ("adafactor", lambda: optax.adafactor(3e-3)),
+    ],
+)
+def test_optimizers_are_those_of_optax(optimizer, expected):
+    decay = 0.02 if optimizer == "adamw" else 0.0
+    settings = dict(optimizer=optimizer, beta1=0.8, beta2=0.95, epsilon=1e-3, weight_decay=decay, clip=1e9)
+    settings |= dict(schedule="constant", warmup=0)
+    cell = tiny_cell(**{f"train__{name}": value for name, value in settings.items()})
+    parameters = {"matrix": jax.random.normal(jax.random.key(0), (130, 140)), "vector": jnp.linspace(-1, 2, 7)}
+    ours, theirs = Program(cell).optimizer(Numbers.of(cell.train, ()), 5), expected()
+    states = [ours.init(parameters), theirs.init(parameters)]
+    for step in range(3):
+        gradients = jax.tree.map(lambda x, step=step: jnp.sin(7 * x + step), parameters)
+        (update, states[0]), (wanted, states[1]) = (
+            one.update(gradients, state, parameters) for one, state in zip((ours, theirs), states, strict=True)
+        )
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-9), update, wanted)
+
+
+@pytest.mark.parametrize("optimizer", ["adafactor", "nesterov"])
+def test_every_optimizer_trains_all_seeds_in_one_program(optimizer):
+    rate = 0.03 if optimizer == "nesterov" else 0.1
+    cell = tiny_cell(train__optimizer=optimizer, train__learning_rate=rate, train__steps=150, train__warmup=5)
+    losses = losses_step_by_step(Trainer(cell), SEEDS, steps=150)
+    assert np.all(losses[-10:].mean(0) < 0.8 * losses[:10].mean(0))
+
+
+def test_smoothed_labels_give_a_share_of_the_target_to_all_tokens():
+    batch = tiny_cell().layout.batch(jax.random.key(0), jnp.array([1, 3, 4]), 4)
+    targets, scored = batch.asked()
+    logits = jax.random.normal(jax.random.key(1), (*targets.shape, 13))
+    labels = optax.smooth_labels(jax.nn.one_hot(targets, 13), 0.1)
+    expected = np.asarray(optax.softmax_cross_entropy(logits, labels))[np.asarray(scored)].mean()
+    np.testing.assert_allclose(mean_loss(logits, batch, 0.1), expected, rtol=1e-6)
+    assert abs(float(mean_loss(logits, batch)) - expected) > 1e-3
+
+
 def test_seeds_may_have_numbers_of_their_own():
     cell = tiny_cell()
     rates = jnp.array([1e-3, 3e-3, 1e-2])
@@ -190,6 +232,8 @@ def test_seeds_may_have_numbers_of_their_own():
         {"train__max_length": 5},
         {"train__min_length": 2},
         {"train__decay_encodings": False},
+        {"train__beta2": 0.98},
+        {"train__label_smoothing": 0.1},
         {"model__width": 32},
         {"positions__name": "randomized"},
         {"task__name": "sort"},
