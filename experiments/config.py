@@ -96,27 +96,37 @@ def described(overrides: Mapping[str, Any]) -> str:
 def points(sweep: ConfigDict) -> Iterator[dict[str, Any]]:
     """The product over all axes of a sweep, as overrides of config paths.
 
+    An axis may set several fields together: "encoding, positions" takes pairs.
+
     Raises:
         ValueError: an axis is empty, is no tuple, is there twice, or is the seeds.
     """
-    axes: dict[str, Any] = {}
-    for key, values in sweep.items():
-        path = f"{key}.name" if key in TABLES else key
-        if values is None:
-            continue
-        if path in axes:
-            raise ValueError(
-                f"sweep.{key} is an axis twice, also as sweep.{key.removesuffix('.name')}. Keep one of them."
-            )
-        if path.split(".")[0] in ("seeds", "sweep"):
-            raise ValueError(f"sweep.{key} cannot be an axis: every cell has the same seeds. Set config.seeds instead.")
-        if not isinstance(values, tuple | list):
-            raise ValueError(f"sweep.{key} is {values!r}; expected a tuple of values.")
-        if not values:
-            raise ValueError(f"sweep.{key} is empty: no cell to run. Name at least one value.")
-        axes[path] = values
+    axes = {key: axis(key, values) for key, values in sweep.items() if values is not None}
+    owner: dict[str, str] = {}
+    for key, steps in axes.items():
+        for path in steps[0]:
+            if path in owner:
+                raise ValueError(f"sweep.{key} sets {path}, and so does sweep.{owner[path]}. Keep one of them.")
+            owner[path] = key
     for point in itertools.product(*axes.values()):
-        yield dict(zip(axes, point, strict=True))
+        yield {path: value for step in point for path, value in step.items()}
+
+
+def axis(key: str, values: object) -> list[dict[str, Any]]:
+    """The overrides of each step along one axis."""
+    paths = [f"{name}.name" if name in TABLES else name for name in key.replace(" ", "").split(",")]
+    if any(path.split(".")[0] in ("seeds", "sweep") for path in paths):
+        raise ValueError(f"sweep.{key} cannot be an axis: every cell has the same seeds. Set config.seeds instead.")
+    if not isinstance(values, tuple | list):
+        raise ValueError(f"sweep.{key} is {values!r}; expected a tuple of values.")
+    if not values:
+        raise ValueError(f"sweep.{key} is empty: no cell to run. Name at least one value.")
+    if len(paths) == 1:
+        return [{paths[0]: value} for value in values]
+    for value in values:
+        if not isinstance(value, tuple | list) or len(value) != len(paths):
+            raise ValueError(f"sweep.{key} has {value!r}; expected {len(paths)} values, one for each of {key}.")
+    return [dict(zip(paths, value, strict=True)) for value in values]
 
 
 def resolve(config: ConfigDict, overrides: Mapping[str, Any]) -> Cell:

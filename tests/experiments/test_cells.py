@@ -347,13 +347,25 @@ def test_options_that_change_a_constant_do_change_something(encoding, text):
         ({"model.width.more": (8,)}, ["model.width.more", "no field"]),
         ({"model": (8,)}, ["model", "8"]),
         ({"seeds": (1, 2)}, ["sweep", "seeds"]),
-        ({"encoding": ("rope", "t5"), "encoding.name": ("none",)}, ["sweep", "encoding.name"]),
+        ({"encoding": ("rope", "t5"), "encoding.name": ("none",)}, ["sweep", "encoding.name", "Keep one"]),
+        ({"encoding": ("rope",), "task, encoding": (("copy", "t5"),)}, ["encoding.name", "sweep.encoding", "Keep one"]),
+        ({"encoding, positions": ("rope", "t5")}, ["sweep.encoding, positions has 'rope'", "expected 2 values"]),
+        ({"encoding, positions": (("rope",),)}, ["('rope',)", "one for each of encoding, positions"]),
+        ({"encoding, seeds": (("rope", 3),)}, ["cannot be an axis", "config.seeds"]),
     ],
 )
 def test_a_sweep_that_makes_no_sense_is_refused(complaint, axes, words):
     text = complaint(swept(**axes))
     holds(text, *words)
     assert "Known here: ." not in text
+
+
+def test_fields_of_one_axis_move_together():
+    axes = {"encoding, positions": (("none", "in_order"), ("rope", "randomized")), "model.width": (16, 32)}
+    cells = expand(swept(**axes))
+    got = [(cell.config["encoding"]["name"], cell.config["positions"]["name"], cell.model.width) for cell in cells]
+    kinds = (("none", "in_order"), ("rope", "randomized"))
+    assert got == [(*pair, width) for pair in kinds for width in (16, 32)]
 
 
 @pytest.mark.parametrize("seeds", [0, -1, True, None, 2.5, "3", 2**16 + 1], ids=str)
