@@ -25,7 +25,7 @@ from experiments.cells import Cell
 from experiments.compiling import keep_programs
 from experiments.config import check_seeds, expand
 from experiments.cost import cost
-from experiments.evaluate import evaluator_of
+from experiments.evaluate import BITS, evaluator_of
 from experiments.progress import View
 from experiments.results import CellFolder
 from experiments.settings import literal
@@ -156,13 +156,14 @@ def train(cell: Cell, seeds: list[int], view: View) -> tuple[nnx.State, list[dic
 
 
 def summary(cell: Cell, rows: list[dict]) -> str:
-    """The exact match of a cell in a few words."""
-    exact = [row for row in rows if row["metric"] == "exact_match"]
+    """The exact match of a cell, of text its bits per byte, in a few words."""
+    metric = BITS if cell.layout.task.bytes else "exact_match"
+    told = [row for row in rows if row["metric"] == metric]
     parts = []
     for trained, word in ((True, "at trained lengths"), (False, "beyond them")):
-        values = [row["value"] for row in exact if row["trained"] == trained]
+        values = [row["value"] for row in told if row["trained"] == trained]
         parts += [f"{np.mean(values):.2f} {word}"] if values else []
-    return "exact match " + ", ".join(parts)
+    return f"{metric.replace('_', ' ')} " + ", ".join(parts)
 
 
 def main(argv: list[str]) -> None:

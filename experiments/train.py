@@ -79,16 +79,20 @@ class Trainer:
     """
 
     def __init__(self, cell: Cell):
-        self.cell, self.program = cell, program_of(cell)
-        self.held = cell.layout.task.held("train", cell.train.max_length)
+        self.cell, self.program, self.task = cell, program_of(cell), cell.layout.task
+        self.held = functools.lru_cache(maxsize=1)(functools.partial(self.task.held, "train", cell.train.max_length))
 
     def init(self, seeds: Int[Array, "s"]) -> State:
         """The states before the first step."""
         return self.program.init(seeds, Numbers.of(self.cell.train, len(seeds)))
 
-    def advance(self, states: State, seeds: Int[Array, "s"], start: Whole, stop: Whole) -> tuple[State, Array]:
+    def advance(self, states: State, seeds: Int[Array, "s"], start: int, stop: int) -> tuple[State, Array]:
         """The states after the steps start .. stop-1, and the mean losses; the old states' memory is used again."""
-        return self.program.advance(states, seeds, start, stop, self.held)
+        means = []
+        for turn, first, last in turns(start, stop, self.task.renewed or stop):
+            states, mean = self.program.advance(states, seeds, first, last, self.held(turn))
+            means.append(mean * ((last - first) / (stop - start)))
+        return states, sum(means[1:], means[0])
 
 
 def program_of(cell: Cell) -> "Program":
@@ -297,6 +301,12 @@ def buckets(cell: Cell) -> list[int]:
     sizes = [math.ceil(tokens(lengths[-1]) * i / pieces / LANES) * LANES for i in range(1, pieces)]
     fitting = [[length for length in lengths if tokens(length) <= size] for size in sizes]
     return sorted({found[-1] for found in fitting if found} | {lengths[-1]})
+
+
+def turns(start: int, stop: int, length: int) -> list[tuple[int, int, int]]:
+    """The steps start .. stop-1 in pieces within turns of so many steps: (turn, start, stop) of each piece."""
+    numbers = range(start // length, (stop - 1) // length + 1)
+    return [(turn, max(start, turn * length), min(stop, (turn + 1) * length)) for turn in numbers]
 
 
 @functools.cache

@@ -110,8 +110,18 @@ class Task(abc.ABC):
     def chance(self, length: int) -> float:
         """The exact match of the best guess that does not look at the input."""
 
-    def held(self, split: Split, longest: int) -> dict[str, Array]:
+    @property
+    def renewed(self) -> int:
+        """After how many steps of training `held` gives other data; 0, never."""
+        return 0
+
+    def held(self, split: Split, longest: int, turn: int = 0) -> dict[str, Array]:
         """Data that `sample` is told by keyword, where examples are not made of random numbers alone.
+
+        Args:
+            split: the part of the data.
+            longest: the longest length that is drawn.
+            turn: of the data that are held in turn, which. Their shapes are the same.
 
         Raises:
             ValueError: there is none, or too little for examples of the longest length.

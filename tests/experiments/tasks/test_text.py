@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from flax import nnx
 
 from experiments.evaluate import Evaluator, starts
 from experiments.tasks import Layout, corpus
+from experiments.tasks.corpus import Document
 from experiments.tasks.text import Text
 from experiments.train import Trainer
 from tests.experiments.test_train import SEEDS, tiny_cell
@@ -29,15 +31,15 @@ def files(tmp_path):
 
 
 def parts(found):
-    """The files of each part."""
-    return {split: set(text.tobytes().split(b"\0")) - {b""} for split, text in found.parts.items()}
+    """The documents of each part."""
+    return {split: set(part.whole.tobytes().split(b"\0")) - {b""} for split, part in found.parts.items() if part.size}
 
 
 def test_each_file_is_in_one_part_by_the_hash_of_what_it_holds(files):
     found = corpus.read(str(files))
     split = parts(found)
     assert sorted(text for part in split.values() for text in part) == sorted(WORDS)
-    assert found.files == 400
+    assert found.documents == 400
     for words in WORDS:
         share = int(hashlib.sha256(words).hexdigest()[:16], 16) / 2**64
         assert words in split["test" if share < 0.05 else "validation" if share < 0.1 else "train"]
@@ -65,15 +67,118 @@ def test_one_file_is_cut_into_pieces(tmp_path):
     found = corpus.read(str(tmp_path / "book"))
     pieces = [text[i : i + corpus.PIECE] for i in range(0, len(text), corpus.PIECE)]
     assert sorted(piece for part in parts(found).values() for piece in part) == sorted(pieces)
-    assert found.files == 41
+    assert found.documents == 41
+
+
+def test_a_part_is_read_where_it_is_asked_for():
+    texts = [b"one", b"", b"three", b"4", b"", b"six six"]
+    part = corpus.Part(Document.of(text, lambda start, stop, text=text: text[start:stop]) for text in texts)
+    whole = b"\0".join(sorted(texts, key=lambda text: hashlib.sha256(text).digest()))
+    assert part.size == len(whole)
+    assert part.whole.tobytes() == whole
+    for start in range(len(whole)):
+        for stop in range(start + 1, len(whole) + 1):
+            assert part.between(start, stop) == whole[start:stop]
+
+
+def test_pools_have_every_piece_once_in_each_pass_in_another_order(monkeypatch, files):
+    monkeypatch.setattr(corpus, "PIECE", 64)
+    part = corpus.read(str(files)).parts["train"]
+    whole, of_a_pool = part.whole.tobytes(), 6
+    pieces = [whole[i * 64 : (i + 1) * 64] for i in range(len(part))]
+    passes = [
+        [part.pool(i, of_a_pool * 64 + 5).tobytes() for i in range(len(part) * k, len(part) * (k + 1))] for k in (0, 1)
+    ]
+    drawn = [[pool[i : i + 64] for pool in one for i in range(0, len(pool), 65)] for one in passes]
+    for pool in passes[0]:
+        assert len(pool) == of_a_pool * 65 - 1
+        assert pool[64::65] == b"\0" * (of_a_pool - 1)
+    for one in drawn:  # as many pools as there are pieces: each piece as often as a pool has pieces
+        assert sorted(one) == sorted(pieces * of_a_pool)
+    assert sorted(drawn[0][: len(pieces)]) == sorted(pieces)
+    assert drawn[0][: len(pieces)] != drawn[0][len(pieces) : 2 * len(pieces)] != pieces
+
+
+def test_training_on_pools_goes_on_as_if_never_interrupted(monkeypatch, files):
+    monkeypatch.setattr(corpus, "PIECE", 64)
+    pooled = dict(task__text__path=str(files), task__text__pool=640, task__text__pool_steps=3, train__steps=12)
+    cell = tiny_cell(task__name="text", **pooled)
+    trainer = Trainer(cell)
+    whole, loss = trainer.advance(trainer.init(SEEDS), SEEDS, 0, 10)
+    state, losses = trainer.init(SEEDS), []
+    for start, stop in ((0, 2), (2, 7), (7, 10)):
+        state, mean = Trainer(cell).advance(state, SEEDS, start, stop)
+        losses.append(mean * (stop - start))
+    jax.tree.map(np.testing.assert_array_equal, whole, state)
+    np.testing.assert_allclose(loss, sum(losses) / 10, rtol=1e-5)
+    held = [trainer.held(turn)["text"].tobytes() for turn in range(4)]
+    assert len(set(held)) == 4 and len({len(text) for text in held}) == 1
+    one = Trainer(tiny_cell(task__name="text", **pooled | dict(task__text__pool_steps=100)))
+    assert one.program is not trainer.program
+    other, _ = one.advance(one.init(SEEDS), SEEDS, 0, 10)
+    leaves = (jax.tree.leaves(state.parameters)[0] for state in (whole, other))
+    assert np.abs(np.subtract(*leaves)).max() > 1e-6  # the second pool was another one
+
+
+def test_text_that_fits_into_a_pool_is_held_whole(files):
+    task = Text(str(files), pool=corpus.PIECE)
+    np.testing.assert_array_equal(task.held("train", 9, 3)["text"], Text(str(files)).held("train", 9)["text"])
+
+
+def test_a_dataset_is_read_by_name_and_keeps_the_parts_that_it_has(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    words = [one.decode() for one in WORDS]
+    for split, some in (("train", words[:300]), ("validation", words[300:350]), ("test", words[350:])):
+        datasets.Dataset.from_dict({"said": some, "number": list(range(len(some)))}).to_parquet(
+            tmp_path / "own" / f"{split}.parquet"
+        )
+    own = corpus.read("", str(tmp_path / "own"), "said")
+    assert {split: len(part.documents) for split, part in own.parts.items()} == dict(train=300, validation=50, test=50)
+    assert parts(own)["validation"] == set(WORDS[300:350])
+    datasets.Dataset.from_dict({"text": ["", *words]}).to_parquet(tmp_path / "one" / "train.parquet")
+    (tmp_path / "files").mkdir()
+    for i, text in enumerate(WORDS):
+        (tmp_path / "files" / f"{i}.txt").write_bytes(text)
+    one, files = corpus.read("", str(tmp_path / "one")), corpus.read(str(tmp_path / "files"))
+    assert parts(one) == parts(files) and one.digest == files.digest == own.digest
+    cell = tiny_cell(task__name="text", task__text__dataset=str(tmp_path / "own"), task__text__column="said")
+    assert cell.config["task"]["data"] == own.digest[:12]
+    with pytest.raises(ValueError, match=r"task.text.column is 'text', and the dataset .* has said, number"):
+        corpus.read("", str(tmp_path / "own"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (dict(path="x", dataset="y"), "leave one of them out"),
+        (dict(pool=1000), "task.text.pool is 1000; expected bytes, 65536 or more, or 0"),
+        (dict(pool_steps=0), "task.text.pool_steps is 0; expected 1 or more"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        Text(**options)
+
+
+def test_windows_longer_than_a_piece_of_a_pool_are_refused(monkeypatch, files):
+    monkeypatch.setattr(corpus, "PIECE", 64)
+    with pytest.raises(ValueError, match=r"pieces of 64 bytes, and a window takes 66\. Set it to 0"):
+        Text(str(files), pool=640).held("train", 65)
+
+
+@pytest.mark.parametrize(("package", "option"), [("grain", "task.text.pool"), ("datasets", "task.text.dataset")])
+def test_packages_that_are_not_installed_are_named(monkeypatch, package, option):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ValueError, match=f"{option} needs the package {package}: pip install 'posenc.text.'"):
+        corpus.needed(package)
 
 
 def test_the_standard_library_is_there_without_a_path_and_has_one_digest():
     found = corpus.read("")
-    assert found.files > 300
-    assert len(found.parts["train"]) > 5e6
-    assert min(len(found.parts[split]) for split in ("validation", "test")) > 1e5
-    assert b"def loads(" in found.parts["train"].tobytes() + found.parts["test"].tobytes()
+    assert found.documents > 300
+    assert found.parts["train"].size > 5e6
+    assert min(found.parts[split].size for split in ("validation", "test")) > 1e5
+    assert b"def loads(" in found.parts["train"].whole.tobytes() + found.parts["test"].whole.tobytes()
     assert Text().identity() == found.digest[:12] == Text().identity()
 
 
@@ -82,7 +187,7 @@ def test_the_standard_library_is_there_without_a_path_and_has_one_digest():
     [
         (lambda path: None, "and there is nothing; expected a file or a folder"),
         (lambda path: path.mkdir(), "there is no text in .*expected a file of text"),
-        (lambda path: path.write_bytes(b"short"), r"1 files, and its \w+ part 0 bytes; a window takes 7"),
+        (lambda path: path.write_bytes(b"short"), r"1 documents, and its \w+ part 0 bytes; a window takes 7"),
     ],
 )
 def test_a_path_without_enough_text_is_refused_before_anything_runs(tmp_path, make, words):
