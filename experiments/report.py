@@ -2,7 +2,8 @@
 
     python -m experiments.report results/quickstart
 
-Text is told in bits per byte, in `bits_per_byte_by_length.png`, all else as exact match. With
+Text is told in bits per byte, in `bits_per_byte_by_length.png`, all else as exact match. Where two operands have each
+size with each there is `accuracy_by_sizes.png` too. With
 `--metric=token_accuracy`, `loss` or another one the table and `token_accuracy_by_length.png` are of that, and
 `report.md` stays as it is.
 """
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from experiments import heatmap
 from experiments.results import load, write
 from experiments.tasks import TASKS
 from posenc import ENCODINGS
@@ -39,6 +41,7 @@ TITLES = {
     "generated_exact_match": "Exact match of what is generated",
     "generated_token_accuracy": "Token accuracy of what is generated",
 }
+WRITTEN = {"exact_match": "generated_exact_match", "token_accuracy": "generated_token_accuracy"}
 UNITS = {name: title.lower() for name, title in TITLES.items()} | {"loss": "nats per answer token"}
 LESS = {"loss": 2, "bits_per_byte": 3, "bits_per_byte_sliding": 3}  # is better; with so many digits
 MOST_LENGTHS = 12  # in a table
@@ -67,6 +70,8 @@ def make(folder: str | Path, console: Console | None = None, metric: str | None 
         table = summarize(part, one)
         show(table, costs(part), one, console or Console())
         draw(part, folder / picture(one), one)
+        if len(both := of_two(part, one)):
+            heatmap.draw(both, folder / picture(one, "sizes"), UNITS[one])
         pages.append(markdown(table, part, one))
     if metric is None:
         write(folder / "report.md", "\n".join(pages).splitlines())
@@ -79,9 +84,15 @@ def told(rows: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
     return {metric: part for metric, part in parts.items() if len(part)}
 
 
-def picture(metric: str) -> str:
+def picture(metric: str, by: str = "length") -> str:
     """The file name of a picture."""
-    return "accuracy_by_length.png" if metric == "exact_match" else f"{metric}_by_length.png"
+    return f"accuracy_by_{by}.png" if metric == "exact_match" else f"{metric}_by_{by}.png"
+
+
+def of_two(rows: pandas.DataFrame, metric: str) -> pandas.DataFrame:
+    """The rows of a metric that are of two operands whose sizes are told."""
+    rows = chosen(rows, metric)
+    return rows[rows["second"].notna()] if metric not in LESS else rows[:0]
 
 
 def chosen(rows: pandas.DataFrame, metric: str) -> pandas.DataFrame:
@@ -186,6 +197,18 @@ def by_length(rows: pandas.DataFrame, metric: str) -> tuple[list[str], list[list
     return ["encoding", *map(str, lengths)], body
 
 
+def both_ways(rows: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Header and lines of what is right teacher-forced and generated, as text; those alone that have both."""
+    metrics = [one for pair in WRITTEN.items() for one in pair]
+    parts = {metric: chosen(rows, metric).groupby(["panel", "line"], sort=False)["value"].mean() for metric in metrics}
+    several = rows["task"].nunique() > 1
+    body = [
+        [f"{line}, {panel}" if several else line, *(f"{parts[metric][panel, line]:.3f}" for metric in metrics)]
+        for panel, line in parts[WRITTEN["exact_match"]].index
+    ]
+    return ["encoding", "exact match", "generated", "token accuracy", "generated"], body
+
+
 def costs(rows: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Header and lines of the table of what each encoding adds, as text; least to most over all tasks."""
     body = []
@@ -217,11 +240,18 @@ def markdown(table: pandas.DataFrame, rows: pandas.DataFrame, metric: str = "exa
     parts += [note(table, "Bold", metric)]
     parts += [f"{ADDED}, at the longest trained length:", pipes(*costs(rows))]
     parts += [f"![{TITLES[metric]} by length]({picture(metric)})"]
+    if len(of_two(rows, metric)):
+        parts += [
+            f"![{TITLES[metric]} by sizes]({picture(metric, 'sizes')})",
+            "By the sizes of both operands, in per cent; the frame is around those that were trained.",
+        ]
     parts += [
         f"{rows['cell'].nunique()} cells, {len(rows)} rows. Lines are means over seeds, bands reach from the lowest "
         "seed to the highest, the trained lengths are shaded, and dots mark the best blind guess."
     ]
     parts += ["Mean over seeds by length:", pipes(*by_length(rows, metric))]
+    if metric == "exact_match" and (rows["metric"] == WRITTEN["exact_match"]).any():
+        parts += ["Teacher-forced, and as the model writes by itself, over all lengths:", pipes(*both_ways(rows))]
     if table["seeds"].max() > 1:
         parts += ["The best seed alone, as some papers have it; the mean is the fairer figure."]
         for title, lines in halves(table, top_text).items():

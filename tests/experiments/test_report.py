@@ -70,6 +70,56 @@ def test_the_best_seed_is_told_beside_the_mean(made):
     assert "The best seed alone" not in (made(alone)[0] / "report.md").read_text()
 
 
+def of_two(encoding, seed, length, second, value):
+    return row(encoding, "addition", seed, length, "exact_match", value) | dict(
+        second=second, trained=length <= 4 and second <= 4
+    )
+
+
+def test_sizes_of_two_operands_have_a_map_for_each_encoding(made, monkeypatch):
+    maps, original = [], report.heatmap.draw_map
+
+    def listening(axis, rows):
+        maps.append((axis, image := original(axis, rows)))
+        return image
+
+    monkeypatch.setattr(report.heatmap, "draw_map", listening)
+    sizes = [(length, second) for length in (2, 4, 8) for second in (3, 6)]
+    grid = [
+        of_two(encoding, seed, length, second, (length + 10 * second + seed + (encoding == "rope")) / 100)
+        for encoding in ("none", "rope") for seed in (0, 2) for length, second in sizes
+    ]  # fmt: skip
+    folder, _ = made(grid + EXACT)
+    assert "accuracy_by_sizes.png" in (folder / "report.md").read_text() and (folder / "accuracy_by_sizes.png").exists()
+    assert [axis.get_title() for axis, _ in maps] == ["none", "rope"]
+    for added, (axis, image) in enumerate(maps):  # seed 1 in the mean
+        assert image.get_array().tolist() == [
+            pytest.approx([(length + 10 * second + 1 + added) / 100 for length in (2, 4, 8)]) for second in (3, 6)
+        ]
+        assert [label.get_text() for label in axis.get_xticklabels()] == ["2", "4", "8"]
+        assert [label.get_text() for label in axis.get_yticklabels()] == ["3", "6"]
+        assert [text.get_text() for text in axis.texts][:3] == [f"{33 + added + more}" for more in (0, 2, 6)]
+        (frame,) = axis.patches
+        assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (-0.5, -0.5, 2, 1)
+
+
+def test_one_operand_has_no_map(made):
+    assert not (made(EXACT)[0] / "accuracy_by_sizes.png").exists()
+
+
+def test_what_a_model_writes_by_itself_stands_beside_the_teacher_forced(made):
+    written = [
+        row(encoding, "copy", seed, 2, metric, value + 0.1 * seed)
+        for encoding in ("none", "rope") for seed in (0, 1)
+        for metric, value in zip(report.WRITTEN.values(), (0.2, 0.3), strict=True)
+    ]  # fmt: skip
+    teacher = [one | dict(metric="token_accuracy", value=one["value"] / 2) for one in EXACT]
+    page = (made(EXACT + teacher + written)[0] / "report.md").read_text()
+    assert "| encoding | exact match | generated | token accuracy | generated |" in page
+    assert "| none | 0.500 | 0.250 | 0.250 | 0.350 |" in page
+    assert "writes by itself" not in (made(EXACT)[0] / "report.md").read_text()
+
+
 def test_means_by_length_are_in_a_table_of_at_most_twelve_lengths():
     header, body = report.by_length(pandas.DataFrame(BITS), "bits_per_byte")
     assert header == ["encoding", "2", "4", "8"]

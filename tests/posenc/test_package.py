@@ -46,6 +46,7 @@ EXPERIMENTS = [
     "train",
     "evaluate",
     "results",
+    "heatmap",
     "report",
     "progress",
     "ablate",
