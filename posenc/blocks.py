@@ -244,7 +244,7 @@ class Stack(nnx.Module):
         rngs: nnx.Rngs | None,
     ) -> Float[Array, "b q m"]:
         """Embedded tokens, as they come out of the last layer; there those in `slots` alone."""
-        visible, real = self.visible(lengths), Visibility(self.causal, lengths).real(x.shape[1])
+        visible = self.visible(lengths)
         for encoding in self.encodings:
             x = encoding.embeddings(x, positions)
         x = dropped(x, self.form.rate("embeddings"), rngs)
@@ -256,6 +256,7 @@ class Stack(nnx.Module):
             x = block(x, positions, self.encodings[index], visible, slots=of_layer, rngs=rngs, ask=ask)
         if self.final_norm is None:
             return x
+        real = visible.real(x.shape[1])
         return normed(self.final_norm, x, real if slots is None else taken(real, slots))
 
     def extend_layers(

@@ -31,6 +31,7 @@ class Mutant(NamedTuple):
 
 FORMULA, TEXTBOOK = "tests/posenc/test_reference.py -k", "tests/posenc/test_textbook.py -k"
 FAR = "tests/posenc/test_far_out.py -k"
+TEXT = "tests/experiments/tasks/test_text.py -k"
 DECODING, ROADS = "tests/posenc/test_decoding.py -k", "tests/posenc/test_roads.py -k"
 MUTANTS = [
     Mutant(
@@ -259,7 +260,7 @@ MUTANTS = [
     ),
     Mutant(
         "running statistics are not carried", "batch norm", "experiments/train.py",
-        "return mean_loss(said, batch), nnx.state(model, nnx.BatchStat)", "return mean_loss(said, batch), statistics",
+        "label_smoothing), nnx.state(model, nnx.BatchStat)", "label_smoothing), statistics",
         "tests/experiments/test_architectures.py -k statistics",
     ),
     Mutant(
@@ -270,6 +271,28 @@ MUTANTS = [
         "an encoder is given as many blanks as the answer has symbols", "leak", "experiments/tasks/base.py",
         "asked + most + self.end", "asked + answered + self.end",
         "tests/experiments/test_architectures.py -k says_nothing",
+    ),
+    Mutant(
+        "every pool of text is the first", "data restarted on resume", "experiments/tasks/corpus.py",
+        "pieces = pools[number]", "pieces = pools[0]", f"{TEXT} pool",
+    ),
+    Mutant(
+        "documents run into each other", "joined without a separator", "experiments/tasks/corpus.py",
+        "NUL.join(found)", 'b"".join(found)', f"{TEXT} part",
+    ),
+    Mutant(
+        "a pool is held for one step too long", "off by one", "experiments/train.py",
+        "min(stop, (turn + 1) * length)", "min(stop, (turn + 1) * length + 1)",
+        "tests/experiments/test_train.py -k turns",
+    ),
+    Mutant(
+        "smoothed labels weigh more than one", "the target keeps its share", "experiments/train.py",
+        "(1 - smoothing) * losses", "losses", "tests/experiments/test_train.py -k smoothed",
+    ),
+    Mutant(
+        "the operands of a heat map are swapped", "rows for columns", "experiments/heatmap.py",
+        'index="second", columns="length", values="value"', 'index="length", columns="second", values="value"',
+        "tests/experiments/test_report.py -k map",
     ),
 ]  # fmt: skip
 

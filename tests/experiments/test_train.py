@@ -8,7 +8,18 @@ import pytest
 from flax import nnx
 
 from experiments.config import default_config, expand
-from experiments.train import Numbers, Program, Trainer, buckets, chunks, learning_rate, mean_loss, program_of, step_key
+from experiments.train import (
+    Numbers,
+    Program,
+    Trainer,
+    buckets,
+    chunks,
+    learning_rate,
+    mean_loss,
+    program_of,
+    step_key,
+    turns,
+)
 from posenc import ENCODINGS
 from posenc.positions import taken
 
@@ -272,6 +283,16 @@ def test_chunks_cover_all_steps_once():
     for steps in (1, 7, 20, 333):
         covered = [step for start, stop in chunks(steps) for step in range(start, stop)]
         assert covered == list(range(steps))
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "length"), [(0, 12, 5), (3, 4, 5), (4, 16, 5), (0, 5, 5), (5, 6, 5), (0, 7, 7)]
+)
+def test_turns_have_each_step_once_in_its_own_turn(start, stop, length):
+    pieces = turns(start, stop, length)
+    steps = [(turn, step) for turn, first, last in pieces for step in range(first, last)]
+    assert steps == [(step // length, step) for step in range(start, stop)]
+    assert len(pieces) == len({turn for turn, _ in steps})
 
 
 def test_the_model_holds_nothing_but_parameters():
