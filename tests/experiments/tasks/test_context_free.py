@@ -3,22 +3,12 @@
 import functools
 import itertools
 
-import jax
 import pytest
 
 from experiments.tasks import context_free
 from experiments.tasks.context_free import ModularArithmeticBrackets, ReverseString, SolveEquation, StackManipulation
 from tests.experiments.tasks import chomsky
 from tests.experiments.tasks.chomsky import Known, mixed, uniform
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
 
 # ------------------------------------------------------------------------------------------------------------ stacks
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import jax
 import pytest
 
 from experiments.tasks import context_sensitive
@@ -19,15 +18,6 @@ from experiments.tasks.context_sensitive import (
 )
 from tests.experiments.tasks import chomsky
 from tests.experiments.tasks.chomsky import Known, mixed, uniform
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
 
 # ----------------------------------------------------------------------------------------------------------- strings
 

@@ -38,14 +38,6 @@ ALL = [kind(MARK) for kind in RULES]
 every_task = pytest.mark.parametrize("task", ALL, ids=[kind.__name__ for kind in RULES])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @functools.cache
 def program(task, longest, count):
     """Draws so many examples of a length: one program for all lengths."""

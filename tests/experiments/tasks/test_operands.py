@@ -41,14 +41,6 @@ FIXED = [ShortMultiplication(), ShortMultiplication(second=1), TripleAddition()]
 every_task = pytest.mark.parametrize("task", GRID + FIXED, ids=str)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @functools.cache
 def program(task, longest, told=False):
     """Draws one example for each key, of a traced length, with the second operand's size where it is told."""

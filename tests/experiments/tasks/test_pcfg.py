@@ -31,14 +31,6 @@ RULES = {
 SHORTER = {"repeat": "copy", "echo": "copy", "append": "remove_second", "prepend": "remove_first"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def arguments(name):
     """How many arguments a function has."""
     return RULES[name].__code__.co_argcount

@@ -30,14 +30,6 @@ ALL = {
 every_task = pytest.mark.parametrize("task", ALL.values(), ids=ALL.keys())
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 # ---------------------------------------------------------------------- the rules
 
 

@@ -20,14 +20,6 @@ TASKS = [Induction(), Induction(3), Passkey(), Passkey(size=2, filler=3), Needle
 every_task = pytest.mark.parametrize("task", TASKS, ids=str)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @functools.cache
 def program(task, longest):
     """Draws one example for each key, of a traced length."""

@@ -3,21 +3,12 @@
 import itertools
 import math
 
-import jax
 import pytest
 
 from experiments.tasks import regular
 from experiments.tasks.regular import CycleNavigation, EvenPairs, ModularArithmetic, ParityCheck
 from tests.experiments.tasks import chomsky
 from tests.experiments.tasks.chomsky import Known, uniform
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def odd_pairs(question):

@@ -17,14 +17,6 @@ GAPS = {23: 22, 29: 28, 31: 30, 34: 33, 35: 33, 39: 36, 47: 40, 49: 48, 500: 48}
 VERBS = ("walk", "look", "run", "jump")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def actions_of(words):
     """What a command asks for, read as the grammar has it; an error where it is none of the grammar."""
     for joint in ("and", "after"):

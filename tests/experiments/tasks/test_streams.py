@@ -21,14 +21,6 @@ TASKS = [MQAR(), MQAR(12, pairs=3, filler="zero", power=1.0), FlipFlop(), FlipFl
 every_task = pytest.mark.parametrize("task", TASKS, ids=str)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @functools.cache
 def program(task, longest):
     """Draws one text for each key, of a traced length."""

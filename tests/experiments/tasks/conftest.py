@@ -1,0 +1,12 @@
+"""What holds for the tests of tasks."""
+
+import jax
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Programs here are many and small: compiling them well takes longer than running them badly."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
