@@ -5,7 +5,6 @@ written from the definition. Symbols have names here, so that rules and examples
 """
 
 import collections
-import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import pytest
 import scipy.stats
 
 from experiments.tasks.base import Layout, Task
+from tests.experiments.tasks import drawing
 
 LONGEST, COUNT = 12, 4000
 
@@ -40,36 +40,9 @@ class Known(NamedTuple):
     lengths: range
 
 
-@functools.cache
-def program(task, longest, count):
-    """Many examples of one traced length."""
-    keys = jax.random.split(jax.random.key(3), count)
-    return jax.jit(lambda length: jax.vmap(lambda key: task.sample(key, length, longest))(keys))
-
-
-def listed(known, length, both):
-    """Pairs of lists of names, without what pads them."""
-    names = np.array(known.names.split())
-    both = jax.device_get(both)
-    asked = known.task.input_length(length) if both.asked is None else both.asked
-    answered = known.task.answer_length(length) if both.answered is None else both.answered
-    count = len(both.input)
-    assert known.task.alike or both.answered is not None
-    sizes = (np.broadcast_to(size, count).tolist() for size in (asked, answered))
-    return [
-        (names[question[:i]].tolist(), names[answer[:a]].tolist())
-        for question, answer, i, a in zip(both.input, both.answer, *sizes, strict=True)
-    ]
-
-
-@functools.cache
-def drawn(known, length, longest=LONGEST, count=COUNT):
+def drawn(known, length, longest=LONGEST, count=COUNT, whole=False):
     """Examples as pairs of lists of names."""
-    both = program(known.task, longest, count)(length)
-    assert both.input.shape == (count, known.task.input_length(longest))
-    assert both.answer.shape == (count, known.task.answer_length(longest))
-    assert both.input.dtype == both.answer.dtype == jnp.int32
-    return listed(known, length, both)
+    return drawing.in_words(drawing.drawn(known.task, length, longest, count, whole), known.names.split())
 
 
 def uniform(*alphabets):
@@ -128,10 +101,8 @@ def check_that_sizes_are_the_most_that_examples_take(known):
 
 
 def check_that_neither_padding_nor_tracing_changes_an_example(known):
-    keys = jax.random.split(jax.random.key(3), COUNT)[:50]
     for length in (1, 5):
-        whole = jax.jit(jax.vmap(lambda key, length=length: known.task.sample(key, length, length)))(keys)
-        assert listed(known, length, whole) == drawn(known, length)[:50]
+        assert drawn(known, length, longest=length, whole=True) == drawn(known, length)
 
 
 def check_that_chance_is_the_share_of_the_most_frequent_answer(known):

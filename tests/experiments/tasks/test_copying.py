@@ -21,6 +21,7 @@ from experiments.tasks.copying import (
     ReverseUnique,
     ReverseUniqueTwice,
 )
+from tests.experiments.tasks import drawing
 
 MARK = 7
 LONGEST = 12
@@ -36,27 +37,7 @@ RULES = {
 }
 ALL = [kind(MARK) for kind in RULES]
 every_task = pytest.mark.parametrize("task", ALL, ids=[kind.__name__ for kind in RULES])
-
-
-@functools.cache
-def program(task, longest, count):
-    """Draws so many examples of a length: one program for all lengths."""
-    keys = jax.random.split(jax.random.key(3), count)
-    return jax.jit(lambda length: jax.vmap(lambda key: task.sample(key, length, longest))(keys))
-
-
-@functools.cache
-def drawn(task, length, longest=LONGEST, count=50, whole=False):
-    """Examples as pairs of lists, without what pads them."""
-    if whole:
-        keys = jax.random.split(jax.random.key(3), count)
-        both = jax.jit(lambda: jax.vmap(lambda key: task.sample(key, length, longest))(keys))()
-    else:
-        both = program(task, longest, count)(length)
-    questions, answers = np.asarray(both.input), np.asarray(both.answer)
-    assert (questions.shape[1], answers.shape[1]) == (task.input_length(longest), task.answer_length(longest))
-    questions, answers = questions[:, : task.input_length(length)], answers[:, : task.answer_length(length)]
-    return list(zip(questions.tolist(), answers.tolist(), strict=True))
+drawn = functools.partial(drawing.drawn, longest=LONGEST, count=50)
 
 
 def questions(task, length):
@@ -80,7 +61,7 @@ def test_every_answer_follows_from_its_input(task, length):
 @every_task
 def test_every_input_is_one_of_its_length_and_each_is_drawn_as_often(task):
     for length in (1, 2):
-        counts = collections.Counter(tuple(question) for question, _ in drawn(task, length, length, count=4000))
+        counts = collections.Counter(tuple(question) for question, _ in drawn(task, length, longest=length, count=4000))
         expected = [tuple(question) for question in questions(task, length)]
         assert set(counts) <= set(expected)
         assert scipy.stats.chisquare([counts[question] for question in expected]).pvalue > 1e-4
@@ -94,7 +75,7 @@ def test_one_symbol_is_one_at_every_length(task):
 
 def test_places_of_a_string_do_not_depend_on_one_another():
     for task in (CopyUnique(4), ReverseThenCopy(4)):
-        words = [question for question, _ in drawn(task, 4, 4, count=4000)]
+        words = [question for question, _ in drawn(task, 4, longest=4, count=4000)]
         for i, j in itertools.combinations(range(4), 2):
             counts = collections.Counter((word[i], word[j]) for word in words)
             assert scipy.stats.chisquare([counts[pair] for pair in itertools.product(range(4), repeat=2)]).pvalue > 1e-4

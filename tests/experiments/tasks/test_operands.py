@@ -15,6 +15,7 @@ import scipy.stats
 from experiments.tasks import Layout, coupling, operands
 from experiments.tasks.coupling import ShortMultiplication, TripleAddition
 from experiments.tasks.operands import AdditionOperands, BitwiseOr, Multiplication
+from tests.experiments.tasks import drawing
 
 LONGEST = 12
 OPERATOR = {"+": 10, "x": 10, "|": 2}
@@ -39,30 +40,7 @@ GRID = [
 ]
 FIXED = [ShortMultiplication(), ShortMultiplication(second=1), TripleAddition()]
 every_task = pytest.mark.parametrize("task", GRID + FIXED, ids=str)
-
-
-@functools.cache
-def program(task, longest, told=False):
-    """Draws one example for each key, of a traced length, with the second operand's size where it is told."""
-
-    def sample(key, length, second):
-        return task.sample(key, length, longest, **({"second": second} if told else {}))
-
-    return jax.jit(jax.vmap(sample, (0, None, None)))
-
-
-@functools.cache
-def drawn(task, length, longest=LONGEST, count=200, second=None):
-    """Examples as pairs of lists, without what pads them."""
-    keys = jax.random.split(jax.random.key(3), count)
-    got = program(task, longest, second is not None)(keys, length, second or 0)
-    sized = task.input_length(longest), task.answer_length(longest)
-    assert (got.input.shape[1], got.answer.shape[1]) == sized
-    assert got.input.dtype == got.answer.dtype == jnp.int32
-    asked = np.full(count, task.input_length(length)) if got.asked is None else np.asarray(got.asked)
-    answered = np.full(count, task.answer_length(length)) if got.answered is None else np.asarray(got.answered)
-    rows = zip(np.asarray(got.input), np.asarray(got.answer), asked, answered, strict=True)
-    return [(question[:i].tolist(), answer[:a].tolist()) for question, answer, i, a in rows]
+drawn = functools.partial(drawing.drawn, longest=LONGEST, count=200)
 
 
 def parts(task, question):
@@ -181,7 +159,7 @@ def test_a_traced_length_gives_the_same_example_as_a_whole_number(task):
 @pytest.mark.parametrize("task", GRID, ids=str)
 def test_the_size_of_the_second_operand_can_be_told(task):
     for length, second in itertools.product((1, 3, 6), (1, 2, 5) if task.second else (1, 3)):
-        for question, answer in drawn(task, length, 6, second=second):
+        for question, answer in drawn(task, length, longest=6, second=second):
             if getattr(task, "least", 1) or min(length, second) > 1:
                 assert natural(task, question) == [length, second]
             assert is_word(task, question)
@@ -214,14 +192,14 @@ def test_every_pair_of_numbers_is_drawn_equally_often(kind, least):
     for length, second in ((1, 1), (2, 1), (1, 2)):
         starts = (least if size == 1 else 10 ** (size - 1) for size in (length, second))
         expected = itertools.product(*(range(a, 10**n) for a, n in zip(starts, (length, second), strict=True)))
-        examples = drawn(task, length, 3, count=9000, second=second)
+        examples = drawn(task, length, longest=3, count=9000, second=second)
         assert spread([tuple(map(value, parts(task, question))) for question, _ in examples], expected)
 
 
 def test_every_input_of_bits_is_drawn_equally_often():
     for bits, sizes, count in (("single", (2, 5), 2), ("single", (3, 3), 6), ("uniform", (2, 3), 32)):
         task = BitwiseOr(bits=bits)
-        words = [tuple(question) for question, _ in drawn(task, sizes[0], 5, count=3000, second=sizes[1])]
+        words = [tuple(question) for question, _ in drawn(task, sizes[0], longest=5, count=3000, second=sizes[1])]
         assert len(set(words)) == count
         assert spread(words, set(words))
 
@@ -229,15 +207,16 @@ def test_every_input_of_bits_is_drawn_equally_often():
 def test_every_input_of_fixed_operands_is_drawn_equally_often():
     task = ShortMultiplication(second=1)
     for length, numbers in ((1, range(10)), (2, range(10, 100))):
-        words = [tuple(map(value, parts(task, question))) for question, _ in drawn(task, length, 4, count=9000)]
+        words = [tuple(map(value, parts(task, question))) for question, _ in drawn(task, length, longest=4, count=9000)]
         assert spread(words, itertools.product(numbers, range(10)))
-    words = [tuple(map(value, parts(TripleAddition(), q))) for q, _ in drawn(TripleAddition(), 1, 4, count=9000)]
+    task = TripleAddition()
+    words = [tuple(map(value, parts(task, question))) for question, _ in drawn(task, 1, longest=4, count=9000)]
     assert spread(words, itertools.product(range(10), repeat=3))
 
 
 @pytest.mark.parametrize("kind", [AdditionOperands, Multiplication])
 def test_numbers_too_long_for_any_integer_of_the_device(kind):
-    for question, answer in drawn(kind(second=90), 70, 70, 5):
+    for question, answer in drawn(kind(second=90), 70, longest=70, count=5):
         assert answer == answer_to(kind(second=90), question)
     nines = kind().result(jnp.full(60, 9), jnp.full(60, 9)).tolist()
     assert nines[::-1] == answer_to(kind(order="plain", padding="zeros"), [9] * 60 + [10] + [9] * 60)

@@ -1,7 +1,6 @@
 """PCFG SET: drawn compositions against an interpreter that reads them recursively, and how often each is drawn."""
 
 import collections
-import functools
 import itertools
 
 import jax
@@ -12,6 +11,7 @@ import scipy.stats
 
 from experiments.tasks import Layout, pcfg
 from experiments.tasks.pcfg import FUNCTIONS, Nodes, Pcfg, evaluated
+from tests.experiments.tasks import drawing
 
 LONGEST = 10
 TASKS = [Pcfg(6), Pcfg(3, longest_string=1)]
@@ -78,26 +78,9 @@ def names(task):
     return [*(chr(ord("a") + i) for i in range(task.alphabet)), *FUNCTIONS, ","]
 
 
-@functools.cache
-def program(task, longest, count):
-    """Draws so many examples of a length: one program for all lengths."""
-    keys = jax.random.split(jax.random.key(3), count)
-    return jax.jit(lambda length: jax.vmap(lambda key: task.sample(key, length, longest))(keys))
-
-
-@functools.cache
 def drawn(task, length, longest=LONGEST, count=60, whole=False):
-    """Examples as pairs of lists of words, without what pads them."""
-    if whole:
-        keys = jax.random.split(jax.random.key(3), count)
-        got = jax.jit(lambda: jax.vmap(lambda key: task.sample(key, length, longest))(keys))()
-    else:
-        got = program(task, longest, count)(length)
-    assert (got.input.shape[1], got.answer.shape[1]) == (task.input_length(longest), task.answer_length(longest))
-    assert got.input.dtype == got.answer.dtype == np.int32
-    rows = zip(np.asarray(got.input), np.asarray(got.answer), got.asked, got.answered, strict=True)
-    word = names(task)
-    return [([word[x] for x in question[:i]], [word[x] for x in answer[:j]]) for question, answer, i, j in rows]
+    """Examples as pairs of lists of words."""
+    return drawing.in_words(drawing.drawn(task, length, longest, count, whole), names(task))
 
 
 @every_task

@@ -13,6 +13,7 @@ import scipy.stats
 
 from experiments.tasks import Layout, reasoning
 from experiments.tasks.reasoning import AdditionAny, Lego, Polynomial, SortNumbers, SortSingle, Summation
+from tests.experiments.tasks import drawing
 
 PLUS = COMMA = 10
 MINUS = 11
@@ -28,6 +29,7 @@ ALL = {
     "addition_any": AdditionAny(),
 }
 every_task = pytest.mark.parametrize("task", ALL.values(), ids=ALL.keys())
+drawn = functools.partial(drawing.drawn, longest=LONGEST, count=60)
 
 
 # ---------------------------------------------------------------------- the rules
@@ -109,29 +111,6 @@ def is_question(task, question, length):
             return max(len(str(first)), len(str(second))) == length
 
 
-@functools.cache
-def program(task, longest, count):
-    """Draws so many examples of a length: one program for all lengths."""
-    keys = jax.random.split(jax.random.key(3), count)
-    return jax.jit(lambda length: jax.vmap(lambda key: task.sample(key, length, longest))(keys))
-
-
-@functools.cache
-def drawn(task, length, longest=LONGEST, count=60, whole=False):
-    """Examples as pairs of lists, without what pads them."""
-    if whole:
-        keys = jax.random.split(jax.random.key(3), count)
-        got = jax.jit(lambda: jax.vmap(lambda key: task.sample(key, length, longest))(keys))()
-    else:
-        got = program(task, longest, count)(length)
-    assert (got.input.shape[1], got.answer.shape[1]) == (task.input_length(longest), task.answer_length(longest))
-    assert got.input.dtype == got.answer.dtype == np.int32
-    asked = np.broadcast_to(task.input_length(length) if got.asked is None else got.asked, count)
-    answered = np.broadcast_to(task.answer_length(length) if got.answered is None else got.answered, count)
-    rows = zip(np.asarray(got.input), np.asarray(got.answer), asked, answered, strict=True)
-    return [(question[:i].tolist(), answer[:j].tolist()) for question, answer, i, j in rows]
-
-
 @every_task
 @pytest.mark.parametrize("length", [1, 2, 3, 6, LONGEST])
 def test_every_answer_follows_from_an_input_of_the_length(task, length):
@@ -156,9 +135,9 @@ def test_declared_sizes_are_the_greatest_that_are_drawn(task):
 
 
 def test_a_long_addition_carries_through():
-    both = [numbers_in(question, PLUS) for question, _ in drawn(AdditionAny(), 40, 40, count=200)]
+    both = [numbers_in(question, PLUS) for question, _ in drawn(AdditionAny(), 40, longest=40, count=200)]
     assert {len(str(sum(pair))) for pair in both} == {40, 41}
-    for question, answer in drawn(AdditionAny(), 40, 40, count=200):
+    for question, answer in drawn(AdditionAny(), 40, longest=40, count=200):
         assert answer == answer_to(AdditionAny(), question)
 
 
@@ -175,7 +154,7 @@ def uniform(values, expected):
 
 def test_digits_of_a_sum_are_drawn_equally_often():
     assert uniform(
-        [tuple(q) for q, _ in drawn(Summation(), 2, 2, count=4000)], itertools.product(range(1, 10), repeat=2)
+        [tuple(q) for q, _ in drawn(Summation(), 2, longest=2, count=4000)], itertools.product(range(1, 10), repeat=2)
     )
 
 
@@ -184,14 +163,14 @@ def test_x_coefficients_and_degrees_are_drawn_equally_often():
         return (MINUS if number < 0 else PLUS, abs(number))
 
     terms = [(*signed(c), d) for c in range(-3, 4) for d in range(4)]
-    one = [tuple(question) for question, _ in drawn(Polynomial(), 1, 1, count=6000)]
+    one = [tuple(question) for question, _ in drawn(Polynomial(), 1, longest=1, count=6000)]
     assert uniform(one, [(*signed(x), *term) for x in range(-2, 3) for term in terms])
-    two = [tuple(question[2:]) for question, _ in drawn(Polynomial(), 2, 2, count=20_000)]
+    two = [tuple(question[2:]) for question, _ in drawn(Polynomial(), 2, longest=2, count=20_000)]
     assert uniform(two, [(*first, *second) for first in terms for second in terms])
 
 
 def test_names_signs_and_queries_of_a_chain_are_drawn_equally_often():
-    chains = [question for question, _ in drawn(Lego(3), 3, 3, count=4000)]
+    chains = [question for question, _ in drawn(Lego(3), 3, longest=3, count=4000)]
     expected = itertools.product(itertools.permutations(range(3)), itertools.product((3, 4), repeat=3))
     assert uniform([(tuple(chain[0:-1:3]), tuple(chain[1:-1:3])) for chain in chains], expected)
     for length, asked in ((1, [0]), (2, [1]), (3, [2]), (5, [3, 4]), (6, [3, 4, 5])):
@@ -200,16 +179,16 @@ def test_names_signs_and_queries_of_a_chain_are_drawn_equally_often():
 
 
 def test_numbers_to_sort_are_drawn_equally_often():
-    pairs = [tuple(numbers_in(question, COMMA)) for question, _ in drawn(SortNumbers(8, 12), 2, 2, count=4000)]
+    pairs = [tuple(numbers_in(question, COMMA)) for question, _ in drawn(SortNumbers(8, 12), 2, longest=2, count=4000)]
     assert uniform(pairs, itertools.product(range(8, 13), repeat=2))
-    tens = [numbers_in(question, COMMA)[0] for question, _ in drawn(SortNumbers(), 1, 1, count=4000)]
+    tens = [numbers_in(question, COMMA)[0] for question, _ in drawn(SortNumbers(), 1, longest=1, count=4000)]
     assert scipy.stats.kstest(tens, scipy.stats.randint(10, 10_000).cdf).pvalue > 1e-4
 
 
 def test_sizes_of_operands_and_operands_of_a_size_are_drawn_equally_often():
-    pairs = [tuple(numbers_in(question, PLUS)) for question, _ in drawn(AdditionAny(), 1, 1, count=4000)]
+    pairs = [tuple(numbers_in(question, PLUS)) for question, _ in drawn(AdditionAny(), 1, longest=1, count=4000)]
     assert uniform(pairs, itertools.product(range(10), repeat=2))
-    pairs = [tuple(numbers_in(question, PLUS)) for question, _ in drawn(AdditionAny(), 2, 2, count=6000)]
+    pairs = [tuple(numbers_in(question, PLUS)) for question, _ in drawn(AdditionAny(), 2, longest=2, count=6000)]
     assert uniform([tuple(len(str(one)) for one in pair) for pair in pairs], [(1, 2), (2, 1), (2, 2)])
     assert uniform([first for first, second in pairs if second > 9 and first > 9], range(10, 100))
     assert uniform([first for first, second in pairs if first < 10], range(10))

@@ -6,38 +6,19 @@ import itertools
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
 from experiments.tasks import recall
 from experiments.tasks.recall import Induction, Needle, Passkey, distinct
+from tests.experiments.tasks import drawing
 
 LONGEST = 24
 MARK = 10
 TASKS = [Induction(), Induction(3), Passkey(), Passkey(size=2, filler=3), Needle(), Needle(pairs=1, alphabet=2)]
 every_task = pytest.mark.parametrize("task", TASKS, ids=str)
-
-
-@functools.cache
-def program(task, longest):
-    """Draws one example for each key, of a traced length."""
-    return jax.jit(jax.vmap(lambda key, length: task.sample(key, length, longest), (0, None)))
-
-
-@functools.cache
-def drawn(task, length, longest=LONGEST, count=100):
-    """Examples as pairs of lists, without what pads them."""
-    got = program(task, longest)(jax.random.split(jax.random.key(3), count), length)
-    assert got.input.shape[1:] == (task.input_length(longest),)
-    assert got.answer.shape[1:] == (task.answer_length(longest),)
-    assert got.input.dtype == got.answer.dtype == jnp.int32
-    asked, answered = task.input_length(length), task.answer_length(length)
-    return [
-        (question[:asked].tolist(), answer[:answered].tolist())
-        for question, answer in zip(np.asarray(got.input), np.asarray(got.answer), strict=True)
-    ]
+drawn = functools.partial(drawing.drawn, longest=LONGEST, count=100)
 
 
 def answer_to(task, question):
@@ -134,7 +115,7 @@ SMALL = [
 
 @pytest.mark.parametrize(("task", "length"), SMALL, ids=str)
 def test_every_word_is_drawn_equally_often(task, length):
-    counts = collections.Counter(tuple(question) for question, _ in drawn(task, length, 8, count=6000))
+    counts = collections.Counter(tuple(question) for question, _ in drawn(task, length, longest=8, count=6000))
     expected = set(words_of(task, length))
     assert set(counts) == expected
     assert scipy.stats.chisquare([counts[word] for word in expected]).pvalue > 1e-4

@@ -1,7 +1,6 @@
 """SCAN: drawn commands against an interpreter of words, and the known counts of the data set."""
 
 import collections
-import functools
 
 import jax
 import numpy as np
@@ -10,6 +9,7 @@ import scipy.stats
 
 from experiments.tasks import Layout, scan
 from experiments.tasks.scan import ACTIONS, WORDS, Scan
+from tests.experiments.tasks import drawing
 
 TASK = Scan()
 LENGTHS = [1, 2, 3, 9, 12, 22, 24, 33, 48]
@@ -45,28 +45,9 @@ def phrase(words):
     raise ValueError(words)
 
 
-@functools.cache
-def program(longest, count):
-    """Draws so many examples of a length: one program for all lengths."""
-    keys = jax.random.split(jax.random.key(3), count)
-    return jax.jit(lambda length: jax.vmap(lambda key: TASK.sample(key, length, longest))(keys))
-
-
-@functools.cache
 def drawn(length, longest=48, count=60, whole=False):
-    """Examples as pairs of lists of words, without what pads them."""
-    if whole:
-        keys = jax.random.split(jax.random.key(3), count)
-        got = jax.jit(lambda: jax.vmap(lambda key: TASK.sample(key, length, longest))(keys))()
-    else:
-        got = program(longest, count)(length)
-    assert got.input.shape[1] == TASK.input_length(longest)
-    assert got.answer.shape[1] == TASK.answer_length(longest)
-    assert got.input.dtype == got.answer.dtype == np.int32
-    names = (*WORDS, *ACTIONS)
-    questions, answers = ([[names[symbol] for symbol in row] for row in np.asarray(part)] for part in got[:2])
-    asked, answered = np.broadcast_to(got.asked, count), np.broadcast_to(got.answered, count)
-    return [(q[:i], a[:j]) for q, a, i, j in zip(questions, answers, asked, answered, strict=True)]
+    """Examples as pairs of lists of words."""
+    return drawing.in_words(drawing.drawn(TASK, length, longest, count, whole), (*WORDS, *ACTIONS))
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -14,6 +14,7 @@ import scipy.stats
 
 from experiments.tasks import Layout, streams
 from experiments.tasks.streams import MQAR, Dyck, FlipFlop
+from tests.experiments.tasks import drawing
 
 LONGEST = 24
 WRITE, READ, IGNORE = 2, 3, 4
@@ -22,26 +23,16 @@ every_task = pytest.mark.parametrize("task", TASKS, ids=str)
 
 
 @functools.cache
-def program(task, longest):
-    """Draws one text for each key, of a traced length."""
-    return jax.jit(jax.vmap(lambda key, length: task.sample(key, length, longest), (0, None)))
-
-
-def lists(task, got, length):
+def drawn(task, length, longest=LONGEST, count=100, whole=False):
     """Tokens, and what is asked for at which of them, without what pads them."""
+    got = drawing.sampled(task, length, longest, count, whole)
+    assert all(field.shape == (count, task.input_length(longest)) for field in got)
+    assert (got.tokens.dtype, got.targets.dtype, got.scored.dtype) == (jnp.int32, jnp.int32, bool)
     real = task.input_length(length)
     return [
         (tokens[:real].tolist(), {int(place): int(targets[place]) for place in np.flatnonzero(scored[:real])})
         for tokens, targets, scored in zip(*map(np.asarray, got), strict=True)
     ]
-
-
-@functools.cache
-def drawn(task, length, longest=LONGEST, count=100):
-    got = program(task, longest)(jax.random.split(jax.random.key(3), count), length)
-    assert all(field.shape == (count, task.input_length(longest)) for field in got)
-    assert (got.tokens.dtype, got.targets.dtype, got.scored.dtype) == (jnp.int32, jnp.int32, bool)
-    return lists(task, got, length)
 
 
 def asked_in(task, tokens):
@@ -124,10 +115,8 @@ def test_padding_changes_nothing(task):
 
 @every_task
 def test_a_traced_length_gives_the_same_example_as_a_whole_number(task):
-    keys = jax.random.split(jax.random.key(3), 100)[:1]
     for length in (2, 9):
-        whole = jax.jit(jax.vmap(lambda key: task.sample(key, length, length)))(keys)  # noqa: B023
-        assert lists(task, whole, length) == drawn(task, length)[:1]
+        assert drawn(task, length, longest=length, whole=True) == drawn(task, length)
 
 
 @every_task
