@@ -1,13 +1,11 @@
-"""The context-free tasks, against rules on lists of words and the probabilities of all short inputs."""
+"""The context-free tasks: rules on lists of words, the probabilities of all short inputs, and what is refused."""
 
 import functools
 import itertools
 
 import pytest
 
-from experiments.tasks import context_free
 from experiments.tasks.context_free import ModularArithmeticBrackets, ReverseString, SolveEquation, StackManipulation
-from tests.experiments.tasks import chomsky
 from tests.experiments.tasks.chomsky import Known, mixed, uniform
 
 # ------------------------------------------------------------------------------------------------------------ stacks
@@ -144,60 +142,6 @@ ALL = {
         lambda n: equations(n, "012"), range(1, 12),
     ),
 }  # fmt: skip
-every_task = pytest.mark.parametrize("known", ALL.values(), ids=ALL.keys())
-
-
-@every_task
-def test_names_and_symbols_are_as_many(known):
-    chomsky.check_that_names_and_symbols_are_as_many(known)
-
-
-@every_task
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, 10, 11, 12])
-def test_answers_follow_from_inputs(known, length):
-    chomsky.check_that_answers_follow_from_inputs(known, length)
-
-
-@every_task
-def test_answers_to_long_inputs_too(known):
-    chomsky.check_that_long_answers_follow_from_inputs(known)
-
-
-@every_task
-@pytest.mark.parametrize("length", range(1, 7))
-def test_inputs_are_drawn_as_often_as_defined(known, length):
-    chomsky.check_that_inputs_are_drawn_as_often_as_defined(known, length)
-
-
-@pytest.mark.parametrize(("name", "length"), [("two numbers", 9), ("an equation of three numbers", 10)])
-def test_nested_brackets_are_drawn_as_often_as_defined(name, length):
-    chomsky.check_that_inputs_are_drawn_as_often_as_defined(ALL[name], length)
-
-
-@every_task
-def test_sizes_are_the_most_that_examples_take(known):
-    chomsky.check_that_sizes_are_the_most_that_examples_take(known)
-
-
-@every_task
-def test_neither_padding_nor_tracing_changes_an_example(known):
-    chomsky.check_that_neither_padding_nor_tracing_changes_an_example(known)
-
-
-@every_task
-def test_chance_is_the_share_of_the_most_frequent_answer(known):
-    chomsky.check_that_chance_is_the_share_of_the_most_frequent_answer(known)
-
-
-def test_a_decoder_is_asked_for_the_stack_and_its_end():
-    chomsky.check_that_a_decoder_is_asked_for_the_answer_and_its_end(ALL["stack_manipulation"])
-
-
-def test_worked_examples():
-    found = chomsky.examples(context_free.__doc__)
-    assert len(found) == 8
-    for name, question, answer in found:
-        assert ALL[name].answer(question) == answer
 
 
 @pytest.mark.parametrize("kind", [ModularArithmeticBrackets, SolveEquation])

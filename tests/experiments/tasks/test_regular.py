@@ -1,13 +1,11 @@
-"""The regular tasks, against rules on lists of words and the probabilities of all short inputs."""
+"""The regular tasks: rules on lists of words, the probabilities of all short inputs, and what is refused."""
 
 import itertools
 import math
 
 import pytest
 
-from experiments.tasks import regular
 from experiments.tasks.regular import CycleNavigation, EvenPairs, ModularArithmetic, ParityCheck
-from tests.experiments.tasks import chomsky
 from tests.experiments.tasks.chomsky import Known, uniform
 
 
@@ -64,51 +62,6 @@ ALL = {
         steps, range(1, 8),
     ),
 }  # fmt: skip
-every_task = pytest.mark.parametrize("known", ALL.values(), ids=ALL.keys())
-
-
-@every_task
-def test_names_and_symbols_are_as_many(known):
-    chomsky.check_that_names_and_symbols_are_as_many(known)
-
-
-@every_task
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 9, 10, 11, 12])
-def test_answers_follow_from_inputs(known, length):
-    chomsky.check_that_answers_follow_from_inputs(known, length)
-
-
-@every_task
-def test_answers_to_long_inputs_too(known):
-    chomsky.check_that_long_answers_follow_from_inputs(known)
-
-
-@every_task
-@pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_inputs_are_drawn_as_often_as_defined(known, length):
-    chomsky.check_that_inputs_are_drawn_as_often_as_defined(known, length)
-
-
-@every_task
-def test_sizes_are_the_most_that_examples_take(known):
-    chomsky.check_that_sizes_are_the_most_that_examples_take(known)
-
-
-@every_task
-def test_neither_padding_nor_tracing_changes_an_example(known):
-    chomsky.check_that_neither_padding_nor_tracing_changes_an_example(known)
-
-
-@every_task
-def test_chance_is_the_share_of_the_most_frequent_answer(known):
-    chomsky.check_that_chance_is_the_share_of_the_most_frequent_answer(known)
-
-
-def test_worked_examples():
-    found = chomsky.examples(regular.__doc__)
-    assert len(found) == 8
-    for name, question, answer in found:
-        assert ALL[name].answer(question) == answer
 
 
 @pytest.mark.parametrize(
