@@ -9,12 +9,17 @@ from experiments.tasks import TASKS
 from tests.test_readme import ROOT
 
 FORMS = {
+    "abacus2024": [("small",), ("full",)],
     "context_extension": [()],
     "every_encoding": [()],
     "every_task": [("decoder",), ("encoder",), ("encoder_decoder",)],
+    "kazemnejad2023": [("small",), ("copying",), ("arithmetic",), ("scan",), ("pcfg",)],
     "press2021": [("small",), ("full",)],
     "quickstart": [()],
-    "ruoss2023": [()],
+    "ruoss2023": [("small",), ("full",), ("cell",)],
+    "shaw2018": [("small",), ("full",)],
+    "t5_2019": [("small",), ("full",)],
+    "vaswani2017": [("small",), ("full",)],
 }
 
 

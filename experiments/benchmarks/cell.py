@@ -70,7 +70,7 @@ def run(given: argparse.Namespace, rows, console: Console) -> None:
 
 def cell(encoding: str) -> Cell:
     """The cell, with another encoding."""
-    config = ruoss2023.get_config()
+    config = ruoss2023.get_config("cell")
     config.encoding.name = encoding
     return expand(config)[0]
 

@@ -37,6 +37,9 @@ Split = Literal["train", "validation", "test"]
 Whole = Int[Array, ""] | int
 
 
+Groups = tuple[Int[Array, "i"], Int[Array, "a+2"]]
+
+
 class Example(NamedTuple):
     """One input and its answer, padded with anything.
 
@@ -45,12 +48,14 @@ class Example(NamedTuple):
         answer: symbols, without the end.
         asked: how many symbols the input has; `Task.input_length` of the length where it is None.
         answered: how many symbols the answer has; `Task.answer_length` of the length where it is None.
+        groups: as `Task.groups` has them, where they depend on what is drawn; that of the length where it is None.
     """
 
     input: Int[Array, "i"]
     answer: Int[Array, "a"]
     asked: Whole | None = None
     answered: Whole | None = None
+    groups: Groups | None = None
 
 
 class Task(abc.ABC):
@@ -99,10 +104,11 @@ class Task(abc.ABC):
         """Digits of the longest number in input or answer, where there are digits."""
         return max(self.input_length(length), self.answer_length(length))
 
-    def groups(self, length: Whole, longest: int) -> tuple[Int[Array, "i"], Int[Array, "a+2"]] | None:
+    def groups(self, length: Whole, longest: int) -> Groups | None:
         """Ids, equal for tokens that belong together: of the input; of separator, answer and end. None, no such thing.
 
-        In arrays for `longest`, where what lies past the true length is never looked at.
+        In arrays for `longest`, where what lies past the true length is never looked at. Where examples of a length
+        differ these are the ids of the largest, and each example has its own.
         """
         return None
 
@@ -244,7 +250,7 @@ class Layout:
             blanks = self.task.answer_length(length) + 1 if self.architecture == "encoder" else 0  # count as a number
             return max(self.task.longest_number(length), blanks)
         if needs == "groups":
-            ids = self.groups(length, length, self.task.input_length(length))
+            ids = self.groups(self.task.groups(length, length), length, self.task.input_length(length))
             return None if ids is None else int(ids.max() - ids.min()) + 1
         if self.architecture == "encoder_decoder":
             return max(self.task.input_length(length), self.task.answer_length(length) + self.end)
@@ -278,7 +284,8 @@ class Layout:
             behind, real = jnp.where(place == 0, self.special["separator"], written), asked + answered + self.end
         tokens = jnp.where(slot < real, jnp.where(place < 0, at(drawn.input, slot), behind), self.special["end"])
         slots = asked + jnp.arange(self.task.answer_length(longest) + self.end)
-        numbers, groups = self.numbers(tokens, place), self.groups(length, longest, asked)
+        ids = self.task.groups(length, longest) if drawn.groups is None else drawn.groups
+        numbers, groups = self.numbers(tokens, place), self.groups(ids, longest, asked)
         whole = Batch(tokens, targets, scored, jnp.asarray(real), slots, numbers, groups)
         return self.parted(whole, asked, longest) if self.architecture == "encoder_decoder" else whole
 
@@ -318,9 +325,8 @@ class Layout:
         begins = digit & (~jnp.roll(digit, 1).at[0].set(False) | (place == 0))
         return jnp.where(digit, jnp.cumsum(begins), 0)
 
-    def groups(self, length: Whole, longest: int, asked: Whole) -> Int[Array, "t"] | None:
-        """The task's ids of the tokens."""
-        ids = self.task.groups(length, longest)
+    def groups(self, ids: Groups | None, longest: int, asked: Whole) -> Int[Array, "t"] | None:
+        """The ids of the tokens, from those of input and answer."""
         if ids is None:
             return None
         slot = jnp.arange(self.tokens(longest))

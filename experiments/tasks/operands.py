@@ -134,22 +134,24 @@ class Numbers(Operands):
         if self.order != "reversed":
             operands = [turned(digits, count) for digits, count in zip(operands, written, strict=True)]
         question = joined(*operands, written[0], self.operator, self.input_length(longest))
-        return Example(question, answer, sum(written) + 1, answered)
+        return Example(question, answer, sum(written) + 1, answered, self.weights(length, second, longest))
 
     def groups(self, length, longest):
         """A digit's weight, counted from 1, as Cho et al. 2024 have it; 0 before the lowest one.
 
-        None where the length does not tell: where it takes the drawn size of the second operand, or the answer's, to
-        know the weight of what stands at a place.
+        None where the ids of an answer would give away how many digits it has.
         """
-        drawn = self.second and (self.order != "reversed" or self.written(1, 2) != (1, 2))
-        if drawn or (self.order == "plain" and self.padding == "none"):
+        return self.weights(length, self.most(length), longest)
+
+    def weights(self, length, second, longest):
+        """The same for a second operand of this size."""
+        if self.order == "plain" and self.padding == "none":
             return None
-        first, second = self.written(length, self.most(length))
+        first, other = self.written(length, second)
         slot, behind = jnp.arange(self.input_length(longest)), jnp.arange(self.answer_length(longest) + 2)
         place = jnp.where(slot < first, slot, slot - first - 1)  # in its number
-        weight = place + 1 if self.order == "reversed" else jnp.where(slot < first, first, second) - place
-        answer = self.largest(first, second) + 1 - behind if self.order == "plain" else behind
+        weight = place + 1 if self.order == "reversed" else jnp.where(slot < first, first, other) - place
+        answer = self.largest(length, second) + 1 - behind if self.order == "plain" else behind
         return jnp.where(slot == first, 0, weight), answer
 
 

@@ -59,9 +59,8 @@ class Text(Stream):
     def symbols(self):
         return 256
 
-    @property
-    def corpus(self) -> corpus.Corpus:
-        """The text."""
+    def read(self) -> corpus.Corpus:
+        """The text, in its parts."""
         return corpus.read(self.path, self.dataset, self.column)
 
     @property
@@ -83,7 +82,7 @@ class Text(Stream):
         Raises:
             ValueError: there is no such text, or too little of it.
         """
-        return {"text": self.corpus.held(split, longest + 1, self.pool, turn)}
+        return {"text": self.read().held(split, longest + 1, self.pool, turn)}
 
     def identity(self):
-        return self.corpus.digest[:DIGITS]
+        return self.read().digest[:DIGITS]

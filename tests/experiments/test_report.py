@@ -6,7 +6,8 @@ import pandas
 import pytest
 from rich.console import Console
 
-from experiments import report
+from experiments import ablate, report
+from experiments.config import default_config, expand
 
 
 def row(encoding, task, seed, length, metric, value):
@@ -135,3 +136,23 @@ def test_another_metric_leaves_the_report_as_it_is_and_one_that_is_not_there_is_
     assert "Bits per byte" in printed and "Exact match" not in printed
     with pytest.raises(FileNotFoundError, match="no rows of loss; there are exact_match, bits_per_byte"):
         made(EXACT + BITS, "loss")
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("copy", "exact match 0.25 at trained lengths, 0.75 beyond them"),
+        ("text", "bits per byte 2.50 at trained lengths"),
+    ],
+)
+def test_a_finished_cell_is_told_in_the_metric_of_its_task(task, expected):
+    rows = [
+        dict(metric="exact_match", trained=True, value=0.0),
+        dict(metric="exact_match", trained=True, value=0.5),
+        dict(metric="exact_match", trained=False, value=0.75),
+        dict(metric="bits_per_byte", trained=True, value=2.5),
+        dict(metric="loss", trained=True, value=7.0),
+    ]
+    config = default_config()
+    config.task.name = task
+    assert ablate.summary(expand(config)[0], rows) == expected

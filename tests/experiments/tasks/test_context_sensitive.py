@@ -151,7 +151,7 @@ def test_the_longest_number_is_the_longest_run_of_digits(name, length):
 )
 def test_ids_of_symbols_that_belong_together(task, length, architecture, expected):
     layout = Layout(task, architecture)
-    got = layout.groups(length, 6, length)[: layout.tokens(length)].tolist()
+    got = layout.groups(layout.task.groups(length, 6), 6, length)[: layout.tokens(length)].tolist()
     assert got == [int(word) for word in expected.split()]
     assert layout.extent(length, "groups") == max(got) - min(got) + 1
 
