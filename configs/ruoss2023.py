@@ -3,18 +3,26 @@
 Ruoss et al. 2023 (arXiv:2305.16843).
 
     python -m experiments.ablate --config=configs/ruoss2023.py:small --results=results/ruoss2023
+    python -m experiments.report results/ruoss2023 --metric=token_accuracy
     python -m experiments.ablate --config=configs/ruoss2023.py:cell --results=results/ruoss2023_cell
 
 An encoder of 5 layers, 64 wide, 8 heads, norms behind the residual sums; batches of 128 strings of one length, uniform
-from 1 to 40; Adam without decay; tested on lengths to 500, with positions drawn again. As in the published code dropout
-acts on what the residual branches add, and an answer has no end. Without a form: the paper's 15 tasks, with three
-learning rates and ten seeds, for an accelerator; the paper reports the best of these thirty.
+from 1 to 40; Adam at a constant rate, without decay; tested on lengths to 500, with positions drawn again. As in the
+published code dropout acts on what the residual branches add, and an answer has no end. Without a form: the paper's 15
+tasks, with three learning rates and ten seeds, for an accelerator; the paper reports the best of these thirty.
 
-`:small` has TODO
+The paper finds that randomised positions help every encoding but `none` to go on beyond the trained lengths, and
+Transformer-XL's most. So does `:small`, with 2 layers, trained on up to 10 symbols for 1500 steps, 23 minutes on one
+CPU core. In token accuracy from 12 to 30 symbols, in order and randomised: bucket_sort, sinusoidal 0.20 and 0.89,
+learned 0.15 and 0.85, alibi 0.49 and 0.85, rope 0.76 and 0.90, transformer_xl 0.77 and 0.92; even_pairs, 0.55 and 0.81,
+0.51 and 0.63, 0.62 and 0.69, 0.85 and 1.00, 0.73 and 0.96. At trained lengths they cost something here, 0.88 to 0.98 on
+bucket_sort. One seed: the gaps are wide, the order among neighbours is not told.
 
 `:cell` is the example of the published code, one encoding on one task for 10,000 steps, tested on lengths to 100;
 `python -m experiments.benchmark cell` times it.
 """
+
+import itertools
 
 from experiments.config import default_config
 
@@ -23,7 +31,8 @@ TASKS = (
     "modular_arithmetic_brackets", "solve_equation", "duplicate_string", "missing_duplicate_string", "odds_first",
     "binary_addition", "binary_multiplication", "compute_sqrt", "bucket_sort",
 )  # fmt: skip
-ENCODINGS = ("none", "sinusoidal", "transformer_xl", "alibi", "rope", "learned")
+ENCODINGS = ("sinusoidal", "transformer_xl", "alibi", "rope", "learned")
+PAIRS = [("none", "in_order"), *itertools.product(ENCODINGS, ("in_order", "randomized"))]
 
 
 def get_config(form="full"):
@@ -55,8 +64,7 @@ def get_config(form="full"):
 
 def full():
     config = default_config()
-    config.sweep.encoding = ENCODINGS
-    config.sweep.positions = ("in_order", "randomized")
+    config.sweep["encoding, positions"] = PAIRS
     config.sweep.task = TASKS
     config.sweep["train.learning_rate"] = (1e-4, 3e-4, 5e-4)
     config.seeds = 10
@@ -73,9 +81,8 @@ def full():
 
 def small():
     config = default_config()
-    config.sweep.encoding = ENCODINGS
-    config.sweep.positions = ("in_order", "randomized")
-    config.sweep.task = ("bucket_sort", "missing_duplicate_string")
+    config.sweep["encoding, positions"] = PAIRS
+    config.sweep.task = ("bucket_sort", "even_pairs")
     config.seeds = 1
     config.encoding.learned.max_position = 128
     config.positions.randomized.max_position = 128

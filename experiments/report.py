@@ -30,6 +30,7 @@ from posenc import ENCODINGS
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.ticker import MaxNLocator
 
 CONFIDENCE = 0.95
 TITLES = {
@@ -308,6 +309,7 @@ def draw_panel(axis, rows: pandas.DataFrame, lines: list[str]) -> None:
     if len(chance):
         axis.plot(chance.index, chance, color="0.35", linestyle=":", linewidth=1.2, label="chance", zorder=1)
     metric = rows["metric"].iloc[0]
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     if metric not in LESS:
         axis.set_ylim(0, 1.02)
     elif metric == "loss":

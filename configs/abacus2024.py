@@ -1,0 +1,51 @@
+"""Digits that know their place in the number: sums of more digits than trained. McLeish et al. 2024 (arXiv:2405.17399).
+
+    python -m experiments.ablate --config=configs/abacus2024.py:small --results=results/abacus2024
+
+A decoder that adds numbers written lowest digit first, the two as long as they like up to 20 digits each, tested on
+every pair of sizes up to 100: 16 layers, 1024 wide. The paper also repeats layers and hands them the input again, which
+this transformer does not. Abacus is a learned table that is read at a digit's place in its number, counted from a
+random start (`learned` with `digits`); its rivals know only where a token stands in the text, or nothing.
+
+TODO
+"""
+
+from experiments.config import default_config
+
+TRAINED = {"small": 6, "full": 20}  # digits
+STEPS = {"small": (2, 4, 6, 8, 10, 12), "full": tuple(range(5, 101, 5))}  # along both sides of the grid
+
+
+def get_config(size="full"):
+    small = size == "small"
+    config = default_config()
+    config.sweep["encoding, positions"] = (
+        ("none", "in_order"), ("learned", "in_order"), ("fire", "in_order"), ("learned", "digits"),
+    )  # fmt: skip
+    config.task.name = "addition_operands"
+    config.task.addition_operands.second = TRAINED[size]
+    config.positions.digits.max_start = 10 if small else 99
+    config.encoding.learned.max_position = 64 if small else 512
+    config.seeds = 1 if small else 3
+
+    # Model
+    config.model.architecture = "decoder"
+    config.model.width = 96 if small else 1024
+    config.model.depth = 3 if small else 16
+    config.model.heads = 4 if small else 16
+    config.model.mlp_width = 0 if small else 2048
+
+    # Training
+    config.train.steps = 6000 if small else 40_000
+    config.train.batch = 64 if small else 512
+    config.train.min_length = 1
+    config.train.max_length = TRAINED[size]
+    config.train.length = "per_example"
+    config.train.learning_rate = 2e-3 if small else 1e-4
+    config.train.warmup = 100 if small else 1000
+    config.train.weight_decay = 0.0
+
+    # Evaluation
+    config.evaluate.lengths = config.evaluate.second_lengths = STEPS[size]
+    config.evaluate.examples = 64
+    return config
