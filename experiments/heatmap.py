@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import textwrap
 from pathlib import Path
 
 import matplotlib
@@ -11,6 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.patches import Rectangle
 
+TITLE = 30  # letters in a line; one that is wider than its map makes the layout shrink all of them
 FIGURES = 100  # the most squares of a map that have their number written on them
 
 
@@ -30,7 +32,8 @@ def draw(rows: pandas.DataFrame, path: Path, unit: str) -> None:
     )
     for ((panel, line), part), axis in zip(maps.items(), axes.flat, strict=False):
         image = draw_map(axis, part)
-        axis.set_title(line if rows["panel"].nunique() == 1 else f"{line}, {panel}", fontsize=10)
+        title = line if rows["panel"].nunique() == 1 else f"{line}, {panel}"
+        axis.set_title(textwrap.fill(title, TITLE), fontsize=9)
     for axis in axes.flat[len(maps) :]:
         axis.set_axis_off()
     figure.suptitle(", ".join(rows["panel"].unique()) if rows["panel"].nunique() == 1 else None)

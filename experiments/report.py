@@ -46,6 +46,7 @@ WRITTEN = {"exact_match": "generated_exact_match", "token_accuracy": "generated_
 UNITS = {name: title.lower() for name, title in TITLES.items()} | {"loss": "nats per answer token"}
 LESS = {"loss": 2, "bits_per_byte": 3, "bits_per_byte_sliding": 3}  # is better; with so many digits
 MOST_LENGTHS = 12  # in a table
+TITLE = 38  # letters in a line; one that is wider than its panel makes the layout shrink all of them
 ADDED = "What each encoding adds"
 # Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour, and no two of
 # many lines have the same of all three.
@@ -279,7 +280,7 @@ def draw(rows: pandas.DataFrame, path: Path, metric: str = "exact_match") -> Non
     )  # fmt: skip
     for panel, axis in zip(panels, axes.flat, strict=False):
         draw_panel(axis, rows[rows["panel"] == panel], lines)
-        axis.set_title(panel)
+        axis.set_title(textwrap.fill(panel, TITLE), fontsize=11)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     for axis in axes[:, 0]:
@@ -302,6 +303,8 @@ def draw_panel(axis, rows: pandas.DataFrame, lines: list[str]) -> None:
         axis.axvspan(trained.min(), trained.max(), color="0.9", zorder=0)
     for i, line in enumerate(lines):
         seeds = rows[rows["line"] == line].groupby("length")["value"].agg(["mean", "min", "max"])
+        if seeds.empty:  # a band of nothing stands in the figure's corner, and takes the room of the panels
+            continue
         style = STYLES[i % len(STYLES)]
         axis.plot(seeds.index, seeds["mean"], label=line, markersize=5, linewidth=1.5, clip_on=False, **style)
         axis.fill_between(seeds.index, seeds["min"], seeds["max"], color=style["color"], alpha=0.15, linewidth=0)

@@ -104,6 +104,22 @@ def test_sizes_of_two_operands_have_a_map_for_each_encoding(made, monkeypatch):
         assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (-0.5, -0.5, 2, 1)
 
 
+@pytest.mark.parametrize("by", ["length", "sizes"])
+def test_long_names_and_missing_cells_leave_room_for_the_panels(made, monkeypatch, by):
+    shown = []
+    monkeypatch.setattr((report if by == "length" else report.heatmap).pyplot, "close", shown.append)
+    tasks = ("modular_arithmetic_brackets(modulus=7) without end", "missing_duplicate_string without end", "parity")
+    rows = [
+        one | dict(task=task, positions=scheme, length=length, second=second)
+        for one in EXACT for task in tasks for scheme in ("in_order", "randomized(max_position=128)")
+        for length, second in ((2, 2), (8, 9))
+    ]  # fmt: skip
+    made([one for one in rows if (one["task"], one["encoding"]) != (tasks[1], "rope")])
+    axes, panels, least = (3, 3, 3.0) if by == "length" else (13, 10, 2.0)  # with empty ones and the bar of colours
+    (figure,) = [one for one in shown if len(one.axes) == axes]
+    assert min(axis.get_position().width for axis in figure.axes[:panels]) * figure.get_figwidth() > least  # inches
+
+
 def test_one_operand_has_no_map(made):
     assert not (made(EXACT)[0] / "accuracy_by_sizes.png").exists()
 
