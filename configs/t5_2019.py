@@ -2,7 +2,16 @@
 
     python -m experiments.ablate --config=configs/t5_2019.py:small --results=results/t5_2019
 
-TODO
+An encoder-decoder with RMS norms before attention and MLP, ReLU, logits that are not divided by sqrt(d), embeddings
+that the head shares, one bias for all layers of a stack and none between the two texts; Adafactor, whose rate falls
+with the square root of the steps. The paper has 12 layers, 768 wide, 12 heads, and fills in what was left out of web
+text; without `:small` it is that model, for an accelerator. Here it copies, reverses and sorts. The rate rises in a
+line at first, where the paper's is constant.
+
+The paper chooses its bias for being simple, and tells no comparison. In `:small`, 2 layers, 64 wide, trained on up to
+10 symbols for 1500 steps, 15 minutes on one CPU core, one seed each, the bias learns more slowly than Shaw's rows and
+sinusoids (exact match 0.90, 0.92 and 0.83 for the three tasks; rows 1.00, 1.00, 0.97), and is the only one that copies
+and reverses anything beyond: 0.45 and 0.38 at 12 symbols, where the others have nothing.
 """
 
 from experiments.config import default_config
