@@ -7,13 +7,13 @@ every pair of sizes up to 100: 16 layers, 1024 wide. The paper also repeats laye
 this transformer does not. Abacus is a learned table that is read at a digit's place in its number, counted from a
 random start (`learned` with `digits`); its rivals know only where a token stands in the text, or nothing.
 
-TODO
+The paper finds that with it a model trained on 20 digits adds up to 100, where the others soon fail.
 """
 
 from experiments.config import default_config
 
 TRAINED = {"small": 6, "full": 20}  # digits
-STEPS = {"small": (2, 4, 6, 8, 10, 12), "full": tuple(range(5, 101, 5))}  # along both sides of the grid
+STEPS = {"small": (2, 4, 6, 7, 8, 10), "full": tuple(range(5, 101, 5))}  # along both sides of the grid
 
 
 def get_config(size="full"):
@@ -31,7 +31,7 @@ def get_config(size="full"):
     # Model
     config.model.architecture = "decoder"
     config.model.width = 96 if small else 1024
-    config.model.depth = 3 if small else 16
+    config.model.depth = 4 if small else 16
     config.model.heads = 4 if small else 16
     config.model.mlp_width = 0 if small else 2048
 
@@ -43,7 +43,7 @@ def get_config(size="full"):
     config.train.length = "per_example"
     config.train.learning_rate = 2e-3 if small else 1e-4
     config.train.warmup = 100 if small else 1000
-    config.train.weight_decay = 0.0
+    config.train.weight_decay = 0.1 if small else 0.0
 
     # Evaluation
     config.evaluate.lengths = config.evaluate.second_lengths = STEPS[size]

@@ -11,6 +11,7 @@ from tests.test_readme import ROOT
 FORMS = {
     "abacus2024": [("small",), ("full",)],
     "context_extension": [()],
+    "easy_tasks": [()],
     "every_encoding": [()],
     "every_task": [("decoder",), ("encoder",), ("encoder_decoder",)],
     "kazemnejad2023": [("small",), ("copying",), ("arithmetic",), ("scan",), ("pcfg",)],
