@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.patches import Rectangle
 
-TITLE = 30  # letters in a line; one that is wider than its map makes the layout shrink all of them
+TITLE = 30  # letters in a line; a longer one would run into its neighbour's
 FIGURES = 100  # the most squares of a map that have their number written on them
 
 

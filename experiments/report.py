@@ -3,9 +3,8 @@
     python -m experiments.report results/quickstart
 
 Text is told in bits per byte, in `bits_per_byte_by_length.png`, all else as exact match. Where two operands have each
-size with each there is `accuracy_by_sizes.png` too. With
-`--metric=token_accuracy`, `loss` or another one the table and `token_accuracy_by_length.png` are of that, and
-`report.md` stays as it is.
+size with each there is `accuracy_by_sizes.png` too. With `--metric=token_accuracy`, `loss` or another one the table and
+`token_accuracy_by_length.png` are of that, and `report.md` stays as it is.
 """
 
 import argparse
@@ -46,7 +45,7 @@ WRITTEN = {"exact_match": "generated_exact_match", "token_accuracy": "generated_
 UNITS = {name: title.lower() for name, title in TITLES.items()} | {"loss": "nats per answer token"}
 LESS = {"loss": 2, "bits_per_byte": 3, "bits_per_byte_sliding": 3}  # is better; with so many digits
 MOST_LENGTHS = 12  # in a table
-TITLE = 38  # letters in a line; one that is wider than its panel makes the layout shrink all of them
+TITLE = 38  # letters in a line; a longer one would run into its neighbour's
 ADDED = "What each encoding adds"
 # Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour, and no two of
 # many lines have the same of all three.
