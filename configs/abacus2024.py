@@ -7,7 +7,11 @@ every pair of sizes up to 100: 16 layers, 1024 wide. The paper also repeats laye
 this transformer does not. Abacus is a learned table that is read at a digit's place in its number, counted from a
 random start (`learned` with `digits`); its rivals know only where a token stands in the text, or nothing.
 
-The paper finds that with it a model trained on 20 digits adds up to 100, where the others soon fail.
+The paper finds that with it a model trained on 20 digits adds up to 100, where the others soon fail. `:small`, 4
+layers, 96 wide, trained on up to 6 digits for 6000 steps with one seed each, 24 minutes on one CPU core, shows a
+beginning of that: sums of 7 digits are right in 0.95 of the cases, of 8 digits in 0.27 (and in 0.58 to 0.84 where the
+second number is of up to 6), against 0.64 and 0.02 without positions, 0.34 and 0.02 with FIRE, and nothing with the
+table read in order. Ten digits are nobody's. `accuracy_by_sizes.png` has all pairs.
 """
 
 from experiments.config import default_config
