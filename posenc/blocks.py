@@ -245,6 +245,7 @@ class Stack(nnx.Module):
     ) -> Float[Array, "b q m"]:
         """Embedded tokens, as they come out of the last layer; there those in `slots` alone."""
         visible = self.visible(lengths)
+        real = visible.real(x.shape[1])
         for encoding in self.encodings:
             x = encoding.embeddings(x, positions)
         x = dropped(x, self.form.rate("embeddings"), rngs)
@@ -256,7 +257,6 @@ class Stack(nnx.Module):
             x = block(x, positions, self.encodings[index], visible, slots=of_layer, rngs=rngs, ask=ask)
         if self.final_norm is None:
             return x
-        real = visible.real(x.shape[1])
         return normed(self.final_norm, x, real if slots is None else taken(real, slots))
 
     def extend_layers(

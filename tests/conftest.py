@@ -15,4 +15,5 @@ QUICK = {
 }
 # Read with the first program; commands and notebooks that a test starts inherit it. The last word is the user's.
 flags = [f"--{flag}={value}" for flag, value in QUICK.items()]
+os.environ["HF_HUB_OFFLINE"] = "1"  # datasets are local ones here
 os.environ["XLA_FLAGS"] = " ".join([*flags, os.environ.get("XLA_FLAGS", "")])

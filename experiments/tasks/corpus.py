@@ -198,10 +198,14 @@ def records(name: str, column: str) -> Iterator[tuple[Split | None, Document]]:
     """The records of a dataset that `datasets.load_dataset` knows, "name" or "name:configuration", with their parts.
 
     Raises:
-        ValueError: it has no such column.
+        ValueError: it cannot be loaded, or has no such column.
     """
+    package = needed("datasets")
     name, _, configuration = name.partition(":")
-    tables = needed("datasets").load_dataset(name, configuration or None)
+    try:
+        tables = package.load_dataset(name, configuration or None)
+    except Exception as error:  # of many kinds: no such name, no such configuration, no network
+        raise ValueError(f"task.text.dataset is {name!r}, which `datasets` cannot load: {error}") from error
     parted = set(tables) == set(SPLITS)
     for split, table in tables.items():
         if column not in table.column_names:

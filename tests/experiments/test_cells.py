@@ -1,9 +1,12 @@
 """What a config may say, what is told to whoever says something else, and what makes two cells the same."""
 
+import functools
 import inspect
 import io
 import math
+import pathlib
 import re
+import tempfile
 import typing
 from typing import Literal
 
@@ -398,11 +401,27 @@ def test_the_default_config_has_every_option_of_everything_as_its_constructor_de
     assert len(expand(config)) == 1
 
 
-FITTING = {"operators": "+-", "path": "configs", "second_lengths": (2,), "heads": 1}  # where not any value will do
+FITTING = {
+    "operators": "+-",
+    "path": "configs",
+    "pool": 2**16,
+    "second_lengths": (2,),
+    "heads": 1,
+}  # where not any value will do
+
+
+@functools.cache
+def local_dataset():
+    """A folder that the package `datasets` can read, with three lines of text."""
+    folder = tempfile.mkdtemp()
+    (pathlib.Path(folder) / "words.txt").write_text("one\ntwo\nthree\n")
+    return folder
 
 
 def other(cls, option, value):
     """Another value of an option, valid beside the rest of the tiny config."""
+    if option == "dataset":
+        return local_dataset()
     if option in FITTING:
         return FITTING[option]
     kind = typing.get_type_hints(cls.__init__)[option]

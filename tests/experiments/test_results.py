@@ -357,6 +357,7 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()  # other tests compile their own, or the same number would have other bits here and there
 
 
 def test_saved_parameters_come_back_for_each_seed(tmp_path, quick_compilation):

@@ -10,3 +10,4 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()  # other tests compile their own, or the same number would have other bits here and there

@@ -21,6 +21,11 @@ from tests.experiments.test_train import SEEDS, tiny_cell
 WORDS = [f"file number {i}, with some words of its own: {i * i} and {'x' * (i % 40)}.\n".encode() for i in range(400)]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """None here: models are trained, and what is compiled for them serves other tests, too."""
+
+
 @pytest.fixture
 def files(tmp_path):
     """A folder with many small files of text, some of them deeper."""
@@ -143,6 +148,8 @@ def test_a_dataset_is_read_by_name_and_keeps_the_parts_that_it_has(tmp_path):
     assert parts(one) == parts(files) and one.digest == files.digest == own.digest
     cell = tiny_cell(task__name="text", task__text__dataset=str(tmp_path / "own"), task__text__column="said")
     assert cell.config["task"]["data"] == own.digest[:12]
+    with pytest.raises(ValueError, match=r"task\.text\.dataset is 'nowhere/nothing', which `datasets` cannot load: "):
+        corpus.read("", "nowhere/nothing")
     with pytest.raises(ValueError, match=r"task.text.column is 'text', and the dataset .* has said, number"):
         corpus.read("", str(tmp_path / "own"))
 
