@@ -34,13 +34,7 @@ every_layout = pytest.mark.parametrize(
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()  # other tests compile their own, or the same number would have other bits here and there
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def answer_to(task, question):

@@ -1,13 +1,8 @@
 """What holds for the tests of tasks."""
 
-import jax
 import pytest
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """Programs here are many and small: compiling them well takes longer than running them badly."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()  # other tests compile their own, or the same number would have other bits here and there
+def quickly(quick_compilation):
+    """All of them compile many small programs."""

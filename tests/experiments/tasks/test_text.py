@@ -21,7 +21,7 @@ from tests.experiments.test_train import SEEDS, tiny_cell
 WORDS = [f"file number {i}, with some words of its own: {i * i} and {'x' * (i % 40)}.\n".encode() for i in range(400)]
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(scope="module")
 def quick_compilation():
     """None here: models are trained, and what is compiled for them serves other tests, too."""
 
