@@ -21,6 +21,7 @@ FORMS = {
     "shaw2018": [("small",), ("full",)],
     "t5_2019": [("small",), ("full",)],
     "vaswani2017": [("small",), ("full",)],
+    "xiong2020": [("small",), ("full",)],
 }
 
 
