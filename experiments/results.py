@@ -1,24 +1,27 @@
-"""Results on disk: one folder per cell, written once by one process and read by many.
+"""Results on disk: one folder per cell, a block of seeds in it written once by one process and read by many.
 
     results/NAME/rope-sort-0a1b2c3d4e/
-        config.json       the resolved configuration; it alone decides what the cell is
-        rows.jsonl        a row per seed, length and metric
-        training.jsonl    the mean training loss of each seed, chunk by chunk
-        status.json       which seeds are done, in which cell they were trained, how long they took, what the model
-                          costs, with which versions
-        parameters/0-2/   the final parameters of seeds 0 to 2, stacked, by Orbax
+        config.json           the resolved configuration; it alone decides what the cell is
+        seeds-0-2/            what seeds 0 to 2 gave, in one program
+            rows.jsonl        a row per seed, length and metric
+            training.jsonl    the mean training loss of each seed, chunk by chunk
+            parameters/       the final parameters, stacked, by Orbax
+            status.json       in which cell they were trained, how long it took, what the model costs, where and with
+                              which code it was computed, and digests of all that
+        checkpoints/          of seeds that are being trained
+        claims/               who works on the cell
+        failure.txt           why the last attempt failed
 
-Every file is written under another name and then renamed, so that a reader sees whole files only. status.json comes
-last: what it does not name is not there, and is run again.
+A block is made under another name and then renamed, all of it at once: a reader sees whole blocks only, and of two
+writers one is told that the other was first. Every file is checked against its digest when it is read.
 """
 
-import importlib.metadata
+import dataclasses
 import json
-import math
-import os
-import tempfile
+import shutil
+import uuid
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,17 @@ from orbax.checkpoint import v1 as ocp
 
 from experiments.cells import Cell
 from experiments.cost import Cost
+from experiments.environment import code, differences, environment, fingerprint
+from experiments.files import (
+    digest_of,
+    digest_of_arrays,
+    read_json,
+    read_lines,
+    read_sealed,
+    strict_json,
+    write,
+    write_sealed,
+)
 from experiments.train import program_of
 
 COLUMNS = (
@@ -46,10 +60,100 @@ COLUMNS = (
     "value",
     "count",  # examples behind the value
     "chance",  # the exact match of the best blind guess; none for other metrics
+    "diverged",  # the step from which on the training loss was no number; none where it always was
     "added_parameters",  # those of the encoding
     "added_flops",  # of a forward pass at the longest trained length, as a share of those without an encoding
+    "code",  # a digest of the sources that computed it
+    "environment",  # a digest of machine and packages
 )
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+KEY = ("seed", "length", "second", "metric")  # one row each, in a cell
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What some seeds of a cell gave.
+
+    Attributes:
+        seeds: that ran together.
+        rows: of each, by length and metric, as `rows_of` makes them.
+        training: their learning curves.
+        parameters: the final ones, with a leading axis of seeds.
+        cost: of the model.
+        seconds: from the first step to the last row, pauses left out.
+        trained_in: the cell whose training gave the parameters: this one, or its `twin`.
+        diverged: those whose loss was no longer a number, with the step from which on.
+    """
+
+    seeds: Sequence[int]
+    rows: list[dict[str, Any]]
+    training: list[dict[str, Any]]
+    parameters: nnx.State
+    cost: Cost
+    seconds: float
+    trained_in: str
+    diverged: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+
+class Block:
+    """The published outcome of some seeds.
+
+    Args:
+        path: its folder.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def status(self) -> dict[str, Any]:
+        """What is known of it.
+
+        Raises:
+            ValueError: the file is damaged, or not there.
+        """
+        path = self.path / "status.json"
+        if not path.exists():
+            raise ValueError(f"{path} is missing. Move {self.path} away to run these seeds again.")
+        return read_sealed(path)
+
+    def seeds(self) -> list[int]:
+        return self.status()["seeds"]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each seed, length and metric."""
+        return self.lines("rows.jsonl")
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """Those of a file that is as it was written.
+
+        Raises:
+            ValueError: it is not.
+        """
+        if digest_of(self.path / name) != self.status()["digests"][name]:
+            raise ValueError(f"{self.path / name} is damaged: it is not what was written.")
+        return read_lines(self.path / name)
+
+    def parameters(self, like: nnx.State) -> dict[str, Any]:
+        """The final parameters, stacked.
+
+        Args:
+            like: those of one seed; arrays or their shapes.
+
+        Raises:
+            ValueError: they are not what was written.
+        """
+        here = jax.sharding.SingleDeviceSharding(jax.devices()[0])  # wherever it was saved
+        count = len(self.seeds())
+        stacked = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype, sharding=here), nnx.to_pure_dict(like)
+        )
+        path = self.path / "parameters"
+        try:
+            found = ocp.load(path.resolve(), stacked)
+        except Exception as error:  # whatever a damaged file makes of a decoder
+            raise ValueError(f"{path} is damaged: {error}") from error
+        if digest_of_arrays(found) != self.status()["digests"]["parameters"]:
+            raise ValueError(f"{path} is damaged: these are not the numbers that were written.")
+        return found
 
 
 class CellFolder:
@@ -73,27 +177,43 @@ class CellFolder:
             raise ValueError(f"{self.path} is a file; expected the folder of a cell. {expected}")
         config = self.path / "config.json"
         if not config.exists():
-            if any(self.path.iterdir()):
+            if any(path for path in self.path.iterdir() if path.name != "claims"):
                 raise ValueError(
                     f"{self.path} holds files but no config.json: these are not a cell's results. {expected}"
                 )
             return
-        if read_json(config) != self.cell.config:
-            raise ValueError(f"{config} describes another cell than the one of that name. {expected}")
+        found = read_json(config)
+        if found != self.cell.config:
+            how = differences(flat(found), flat(self.cell.config)) if isinstance(found, dict) else "it is no config"
+            raise ValueError(f"{config} describes another cell than the one of that name: {how}. {expected}")
+
+    def blocks(self) -> list[Block]:
+        """What is published."""
+        return [Block(path) for path in sorted(self.path.glob("seeds-*"))]
 
     def done(self) -> list[int]:
         """The seeds whose results are complete."""
-        return self.status()["seeds"]
+        return sorted({seed for block in self.blocks() for seed in block.seeds()})
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of all finished seeds."""
-        done = set(self.done())
-        return [row for row in read_lines(self.path / "rows.jsonl") if row["seed"] in done] if done else []
+        """The rows of all finished seeds, each once.
+
+        Raises:
+            ValueError: a file is damaged, or two blocks say different things of the same seed.
+        """
+        found: dict[tuple, dict[str, Any]] = {}
+        for block in self.blocks():
+            for row in block.rows():
+                first = found.setdefault(tuple(row[name] for name in KEY), row)
+                if first["value"] != row["value"]:
+                    told = ", ".join(f"{name} {row[name]}" for name in KEY)
+                    raise ValueError(f"{block.path} says {row['value']} of {told}, and another block {first['value']}.")
+        return list(found.values())
 
     def training(self) -> list[dict[str, Any]]:
         """The learning curves of all finished seeds."""
-        done = set(self.done())
-        return [row for row in read_lines(self.path / "training.jsonl") if row["seed"] in done] if done else []
+        rows = [row for block in self.blocks() for row in block.lines("training.jsonl")]
+        return list({(row["seed"], row["step"]): row for row in rows}.values())
 
     def twin(self, seeds: Sequence[int]) -> "CellFolder | None":
         """The folder of a cell that was trained in the same way with all these seeds, and tested in another."""
@@ -110,84 +230,90 @@ class CellFolder:
     def start(self) -> None:
         """Creates the folder and says what will be in it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write(self.path / "config.json", [json.dumps(self.cell.config, indent=1, sort_keys=True)])
+        if not (self.path / "config.json").exists():
+            write(self.path / "config.json", [json.dumps(self.cell.config, indent=1, sort_keys=True)])
 
-    def finish(
-        self,
-        seeds: Sequence[int],
-        rows: list[dict],
-        training: list[dict],
-        parameters: nnx.State,
-        cost: Cost,
-        seconds: float,
-        trained_in: str,
-    ) -> None:
-        """Adds what these seeds gave to what is there, and only then says so in status.json.
+    def publish(self, outcome: Outcome) -> Block:
+        """Makes the outcome of some seeds known, whole or not at all.
 
-        `trained_in` names the cell whose training gave the parameters: this one, or its `twin`.
-        """
-        done = self.done()
-        ocp.save(self.path.resolve() / block(seeds), nnx.to_pure_dict(parameters), overwrite=True)
-        write(self.path / "rows.jsonl", map(strict_json, self.rows() + rows))
-        write(self.path / "training.jsonl", map(strict_json, self.training() + training))
-        blocks = [*self.status()["blocks"], list(seeds)]
-        status = dict(
-            status="done",
-            seeds=sorted({*done, *seeds}),
-            blocks=blocks,
-            cost=cost._asdict(),
-            seconds=round(self.status().get("seconds", 0.0) + seconds, 1),
-            trained_in=[*self.status()["trained_in"], trained_in],
-            versions={name: importlib.metadata.version(name) for name in PACKAGES},
-            device=jax.devices()[0].platform,
-        )
-        write(self.path / "status.json", [json.dumps(status, indent=1)])
-
-    def status(self) -> dict[str, Any]:
-        """What status.json says; empty before any seed is done.
+        Where another process was faster, its rows stand; they are the same.
 
         Raises:
-            ValueError: the file is damaged.
+            ValueError: they are not.
         """
-        path = self.path / "status.json"
-        status = read_json(path) if path.exists() else {"seeds": [], "blocks": [], "trained_in": []}
-        if not isinstance(status, dict) or not {"seeds", "blocks", "trained_in"} <= set(status):
-            raise ValueError(f"{path} is damaged: it names no seeds. Move it away to run the cell again.")
-        return status
+        final = self.path / block(outcome.seeds)
+        made = self.path / f".{final.name}.{uuid.uuid4().hex[:8]}"
+        made.mkdir()
+        try:
+            fill(made, outcome)
+            made.rename(final)
+        except OSError:
+            if not final.exists():
+                raise
+            theirs, ours = ({tuple(row[k] for k in KEY): row["value"] for row in Block(path).rows()} for path in (final, made))
+            if theirs != ours:
+                raise ValueError(f"{final} was published meanwhile, with other values.") from None
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+        return Block(final)
 
     def parameters(self, seed: int) -> nnx.State:
         """The final parameters of one seed.
 
         Raises:
             KeyError: the seed is not done.
+            ValueError: they are damaged.
         """
-        together = next((seeds for seeds in self.status()["blocks"] if seed in seeds), None)
+        together = next((block for block in self.blocks() if seed in block.seeds()), None)
         if together is None:
             raise KeyError(f"{self.path} has no results of seed {seed}; done are {self.done()}.")
         one = jax.eval_shape(program_of(self.cell).parameters, 0)
-        here = jax.sharding.SingleDeviceSharding(jax.devices()[0])  # wherever it was saved
-        like = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct((len(together), *x.shape), x.dtype, sharding=here), nnx.to_pure_dict(one)
-        )
-        stacked = ocp.load(self.path.resolve() / block(together), like)
-        nnx.replace_by_pure_dict(one, jax.tree.map(lambda x: x[together.index(seed)], stacked))
+        place = together.seeds().index(seed)
+        nnx.replace_by_pure_dict(one, jax.tree.map(lambda x: x[place], together.parameters(one)))
         return one
 
-    def trained(self, seeds: Sequence[int]) -> tuple[nnx.State, list[dict[str, Any]]]:
-        """The final parameters of some seeds, stacked, and their learning curves.
+    def trained(self, seeds: Sequence[int]) -> tuple[nnx.State, list[dict[str, Any]], dict[int, int]]:
+        """The final parameters of some seeds, stacked, their learning curves, and which of them diverged when.
 
         Raises:
             KeyError: a seed is not done.
+            ValueError: what is there is damaged.
         """
         each = [self.parameters(seed) for seed in seeds]
-        return jax.tree.map(lambda *one: jnp.stack(one), *each), [
-            row for row in self.training() if row["seed"] in seeds
-        ]
+        curves = [row for row in self.training() if row["seed"] in seeds]
+        steps = {int(seed): step for block in self.blocks() for seed, step in block.status()["diverged"].items()}
+        diverged = {seed: steps[seed] for seed in seeds if seed in steps}
+        return jax.tree.map(lambda *one: jnp.stack(one), *each), curves, diverged
+
+
+def fill(folder: Path, outcome: Outcome) -> None:
+    """Writes an outcome into a folder, its status last."""
+    where, parameters = environment(), nnx.to_pure_dict(outcome.parameters)
+    same = {"code": code()["sources"], "environment": fingerprint(where)}
+    rows = [row | same | {"diverged": outcome.diverged.get(row["seed"])} for row in outcome.rows]
+    ocp.save((folder / "parameters").resolve(), parameters)
+    write(folder / "rows.jsonl", map(strict_json, rows))
+    write(folder / "training.jsonl", map(strict_json, outcome.training))
+    digests = {name: digest_of(folder / name) for name in ("rows.jsonl", "training.jsonl")}
+    status = dict(
+        status="diverged" if len(outcome.diverged) == len(outcome.seeds) else "done",
+        seeds=list(outcome.seeds),
+        diverged={str(seed): step for seed, step in outcome.diverged.items()},
+        trained_in=outcome.trained_in,
+        seconds=round(outcome.seconds, 1),
+        cost=outcome.cost._asdict(),
+        code=code(),
+        environment=where,
+        digests=digests | {"parameters": digest_of_arrays(parameters)},
+    )
+    write_sealed(folder / "status.json", status)
 
 
 def block(seeds: Sequence[int]) -> str:
-    """Where the parameters of seeds that ran together stand."""
-    return f"parameters/{seeds[0]}-{seeds[-1]}"
+    """The name of what belongs to seeds that run together: seeds-0-2, or seeds-0,2 where some between are missing."""
+    first, last = min(seeds), max(seeds)
+    gaps = list(seeds) != list(range(first, last + 1))
+    return "seeds-" + (",".join(map(str, seeds)) if gaps else f"{first}-{last}")
 
 
 def rows_of(
@@ -269,46 +395,3 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in config.items():
         flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
     return flattened
-
-
-def write(path: Path, lines: Iterable[str]) -> None:
-    """Writes a whole file or nothing: under another name first, then renamed."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.writelines(line + "\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o666 & ~umask())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
-def umask() -> int:
-    """The user's file mode mask, which a temporary file does not follow."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def strict_json(row: dict[str, Any]) -> str:
-    """JSON without NaN or infinity, which it does not know: they become null."""
-    plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-    return json.dumps(plain, allow_nan=False)
-
-
-def read_json(path: Path) -> Any:
-    """A JSON file; a damaged one is a ValueError that names it."""
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """A file of JSON lines; a damaged one is a ValueError that names it."""
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
 
@@ -51,11 +52,15 @@ class State(NamedTuple):
         parameters: trained ones, and the running statistics of batch norms.
         optimizer: of the trained ones.
         numbers: settings.
+        total: the sum of the losses since it was last told. It is carried, so that where steps pause changes no bit.
+        diverged: the first step whose loss was not finite, -1 where there was none.
     """
 
     parameters: nnx.State
     optimizer: optax.OptState
     numbers: Numbers
+    total: Float[Array, "*s"]
+    diverged: Int[Array, "*s"]
 
 
 Held = Mapping[str, Array]
@@ -88,11 +93,19 @@ class Trainer:
 
     def advance(self, states: State, seeds: Int[Array, "s"], start: int, stop: int) -> tuple[State, Array]:
         """The states after the steps start .. stop-1, and the mean losses; the old states' memory is used again."""
-        means = []
+        states = self.proceed(states, seeds, start, stop)
+        return told(states), states.total / (stop - start)
+
+    def proceed(self, states: State, seeds: Int[Array, "s"], start: int, stop: int) -> State:
+        """The same, where the losses are not told yet."""
         for turn, first, last in turns(start, stop, self.task.renewed or stop):
-            states, mean = self.program.advance(states, seeds, first, last, self.held(turn))
-            means.append(mean * ((last - first) / (stop - start)))
-        return states, sum(means[1:], means[0])
+            states = self.program.advance(states, seeds, first, last, self.held(turn))
+        return states
+
+
+def told(states: State) -> State:
+    """The states once their losses have been told: the next sum begins at nothing."""
+    return states._replace(total=jax.device_put(np.zeros(states.total.shape, np.float32), states.total.sharding))
 
 
 def program_of(cell: Cell) -> "Program":
@@ -132,7 +145,8 @@ class Program:
         """The same for one seed."""
         parameters = self.parameters(seed)
         copies = jax.tree.map(jnp.copy, numbers)  # `advance` takes the memory of a state for its own
-        return State(parameters, self.optimizer(numbers, 0).init(nnx.filter_state(parameters, nnx.Param)), copies)
+        optimizer = self.optimizer(numbers, 0).init(nnx.filter_state(parameters, nnx.Param))
+        return State(parameters, optimizer, copies, jnp.zeros(()), jnp.asarray(-1))
 
     def parameters(self, seed: Int[Array, ""]) -> nnx.State:
         """Those before the first step, of one seed."""
@@ -140,8 +154,8 @@ class Program:
 
     def advance_all(
         self, states: State, seeds: Int[Array, "s"], start: Whole, stop: Whole, held: Held = NOTHING
-    ) -> tuple[State, Float[Array, "s"]]:
-        """The states of all seeds after the steps start .. stop-1, and their mean losses.
+    ) -> State:
+        """The states of all seeds after the steps start .. stop-1.
 
         Start and stop are traced: one compilation, however the steps are cut into chunks. `held` is the task's data.
         """
@@ -150,16 +164,15 @@ class Program:
 
     def advance_one(
         self, state: State, seed: Int[Array, ""], *, start: Int[Array, ""], stop: Int[Array, ""], held: Held
-    ) -> tuple[State, Float[Array, ""]]:
+    ) -> State:
         """The same for one seed."""
 
-        def one(step, carry):
-            state, total = carry
+        def one(step, state):
             state, loss = self.step(state, seed, step, held)
-            return state, total + loss
+            now = (state.diverged < 0) & ~jnp.isfinite(loss)
+            return state._replace(total=state.total + loss, diverged=jnp.where(now, step, state.diverged))
 
-        state, total = jax.lax.fori_loop(start, stop, one, (state, jnp.zeros(())))
-        return state, total / (stop - start)
+        return jax.lax.fori_loop(start, stop, one, state)
 
     def step(
         self, state: State, seed: Int[Array, ""], step: Int[Array, ""], held: Held = NOTHING
@@ -172,7 +185,7 @@ class Program:
         optimizer = self.optimizer(state.numbers, step)
         updates, carried = optimizer.update(gradients, state.optimizer, trained)
         parameters = nnx.merge_state(optax.apply_updates(trained, updates), statistics)
-        return State(parameters, carried, state.numbers), loss
+        return state._replace(parameters=parameters, optimizer=carried), loss
 
     def optimizer(self, numbers: Numbers, step: Int[Array, ""] | int) -> optax.GradientTransformation:
         """As it is at a step: gradients are clipped, weight decay is decoupled."""
