@@ -91,6 +91,10 @@ class Trainer:
         """The states before the first step."""
         return self.program.init(seeds, Numbers.of(self.cell.train, len(seeds)))
 
+    def placed(self, states: State) -> State:
+        """States that come from a file, on the devices where this program wants them."""
+        return spread(jax.tree.map(lambda x: jnp.array(np.asarray(x)), states), self.cell.train.batch)
+
     def advance(self, states: State, seeds: Int[Array, "s"], start: int, stop: int) -> tuple[State, Array]:
         """The states after the steps start .. stop-1, and the mean losses; the old states' memory is used again."""
         states = self.proceed(states, seeds, start, stop)
@@ -105,7 +109,7 @@ class Trainer:
 
 def told(states: State) -> State:
     """The states once their losses have been told: the next sum begins at nothing."""
-    return states._replace(total=jax.device_put(np.zeros(states.total.shape, np.float32), states.total.sharding))
+    return states._replace(total=jnp.zeros_like(states.total))
 
 
 def program_of(cell: Cell) -> "Program":
@@ -146,7 +150,7 @@ class Program:
         parameters = self.parameters(seed)
         copies = jax.tree.map(jnp.copy, numbers)  # `advance` takes the memory of a state for its own
         optimizer = self.optimizer(numbers, 0).init(nnx.filter_state(parameters, nnx.Param))
-        return State(parameters, optimizer, copies, jnp.zeros(()), jnp.asarray(-1))
+        return State(parameters, optimizer, copies, jnp.zeros(()), jnp.full((), -1, jnp.int32))
 
     def parameters(self, seed: Int[Array, ""]) -> nnx.State:
         """Those before the first step, of one seed."""

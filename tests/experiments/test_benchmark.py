@@ -10,6 +10,7 @@ import pytest
 
 from experiments import benchmark
 from experiments.benchmarks import cell, encodings, memory, peers, timing
+from tests.experiments.test_train import tiny_cell
 
 
 def test_cases_take_turns_and_the_first_round_is_not_counted():
@@ -40,6 +41,15 @@ def test_peers_take_the_lengths_of_our_steps():
     assert lengths.min() >= 1
     assert lengths.max() <= 40
     assert len(set(lengths.tolist())) > 30
+
+
+def test_our_cell_trains_and_is_tested():
+    trainer = cell.Trainer(tiny_cell(evaluate__lengths=(4,)))
+    case, took, evaluate = cell.ours_of(trainer, 2)
+    case(0)
+    case(1)
+    assert took > 0
+    assert evaluate() > 0
 
 
 def test_a_peer_answers_each_line_with_the_seconds_of_its_steps(monkeypatch, capsys):

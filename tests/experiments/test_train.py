@@ -67,13 +67,43 @@ def test_cutting_the_steps_into_chunks_changes_no_bit():
     np.testing.assert_allclose(loss, sum(losses) / 12, rtol=1e-5)
 
 
+def test_pausing_within_a_chunk_changes_no_bit_of_its_loss_either_and_compiles_nothing_more():
+    trainer = Trainer(tiny_cell(model__dropout=0.1))
+    whole, loss = trainer.advance(trainer.init(SEEDS), SEEDS, 0, 12)
+    compiled = trainer.program.advance._cache_size()
+    state = trainer.init(SEEDS)
+    for start, stop in ((0, 5), (5, 6), (6, 10)):
+        state = trainer.proceed(state, SEEDS, start, stop)
+    state = trainer.placed(jax.tree.map(np.asarray, state))  # as it comes from a file
+    paused, mean = trainer.advance(state, SEEDS, 10, 12)
+    np.testing.assert_array_equal(mean * (2 / 12), loss)  # the sum of all that was not told yet
+    jax.tree.map(np.testing.assert_array_equal, whole, paused)
+    assert trainer.program.advance._cache_size() == compiled
+
+
+@pytest.mark.parametrize("broken", [(), (0, 2), (0, 1, 2)])
+def test_the_first_step_whose_loss_is_no_number_is_kept(broken):
+    trainer = Trainer(tiny_cell())
+    state = trainer.proceed(trainer.init(SEEDS), SEEDS, 0, 3)
+    assert np.asarray(state.diverged).tolist() == [-1, -1, -1]
+    away = jnp.isin(SEEDS, jnp.array(broken, int))
+
+    def break_some(x):
+        return jnp.where(away.reshape(-1, *[1] * (x.ndim - 1)), jnp.nan, x)
+
+    state = state._replace(parameters=jax.tree.map(break_some, state.parameters))
+    for start in (3, 5):
+        state = trainer.proceed(state, SEEDS, start, start + 2)
+        assert np.asarray(state.diverged).tolist() == [3 if seed in broken else -1 for seed in range(3)]
+
+
 def test_lengths_and_chunks_share_one_compilation(monkeypatch):
     traces, original = [], Program.step
     monkeypatch.setattr(Program, "step", lambda *args: traces.append(1) or original(*args))
     fresh = Program(tiny_cell())
     state = fresh.init(SEEDS, Numbers.of(fresh.cell.train, len(SEEDS)))
     for start, stop in ((0, 3), (3, 4), (4, 20)):
-        state, _ = fresh.advance(state, SEEDS, start, stop)
+        state = fresh.advance(state, SEEDS, start, stop)
     assert fresh.advance._cache_size() == 1
     assert len(traces) <= 2  # a loop's body may be traced twice to settle its types
 
@@ -174,7 +204,7 @@ def test_numbers_ride_one_program_and_each_of_them_counts(change):
     kernels = [np.asarray(end["head"]["kernel"][...]) for end in ends]
     assert np.abs(kernels[0] - kernels[1]).max() > 1e-6
     alone = Program(tiny_cell(**change))
-    state, _ = alone.advance(alone.init(SEEDS, Numbers.of(alone.cell.train, len(SEEDS))), SEEDS, 0, 8)
+    state = alone.advance(alone.init(SEEDS, Numbers.of(alone.cell.train, len(SEEDS))), SEEDS, 0, 8)
     jax.tree.map(np.testing.assert_array_equal, state.parameters, ends[1])
 
 
@@ -225,7 +255,7 @@ def test_seeds_may_have_numbers_of_their_own():
     rates = jnp.array([1e-3, 3e-3, 1e-2])
     own = Numbers.of(cell.train, 3)._replace(learning_rate=rates)
     program, same_seed = program_of(cell), jnp.zeros(3, jnp.uint32)
-    together, _ = program.advance(program.init(same_seed, own), same_seed, 0, 8)
+    together = program.advance(program.init(same_seed, own), same_seed, 0, 8)
     for i, rate in enumerate(rates):
         trainer = Trainer(tiny_cell(train__learning_rate=float(rate)))
         alone, _ = trainer.advance(trainer.init(same_seed[:1]), same_seed[:1], 0, 8)
@@ -365,8 +395,9 @@ def test_sixteen_bits_are_for_activations_alone(name):
     cell = tiny_cell(encoding__name=name, model__dtype="bfloat16", model__dropout=0.1)
     trainer = Trainer(cell)
     state = jax.eval_shape(trainer.init, SEEDS)
-    after, loss = jax.eval_shape(trainer.program.advance_all, state, SEEDS, 0, 1)
-    assert {leaf.dtype for leaf in jax.tree.leaves((after.parameters, after.numbers, loss))} == {jnp.dtype("float32")}
+    after = jax.eval_shape(trainer.program.advance_all, state, SEEDS, 0, 1)
+    floats = jax.tree.leaves((after.parameters, after.numbers, after.total))
+    assert {leaf.dtype for leaf in floats} == {jnp.dtype("float32")}
     assert {leaf.dtype.itemsize for leaf in jax.tree.leaves(after.optimizer)} == {4}
     assert "bf16[" in str(jax.make_jaxpr(trainer.program.advance_all)(state, SEEDS, 0, 1))
 
