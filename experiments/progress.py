@@ -22,7 +22,7 @@ class View:
 
     def __init__(self, console: Console, cells: int, steps: int):
         self.console, self.cells, self.steps = console, cells, steps
-        self.cell, self.name, self.done, self.reached = 0, "", 0, 0
+        self.cell, self.name, self.done, self.reached, self.waited = 0, "", 0, 0, False
         self.last = self.shown = time.monotonic()
         self.stepping = self.stepped = self.waiting = (
             0.0  # seconds in steps, how many, seconds of compiling and testing
@@ -59,6 +59,17 @@ class View:
         self.waiting, self.last = self.waiting + now - self.last, now
         self.done, self.reached = self.done + steps, 0
         self.say(f"{summary} ({seconds:.0f} s)")
+
+    def fail(self, steps: int, why: str) -> None:
+        """The running cell has failed."""
+        self.done, self.reached, self.last = self.done + steps, 0, time.monotonic()
+        self.say(f"failed: {why}")
+
+    def wait(self, cells: int) -> None:
+        """Others work on all that is left."""
+        if not self.waited:
+            self.console.print(f"waiting for {cells} cells that other processes run.", highlight=False)
+        self.waited = True
 
     def show(self, state: str) -> None:
         """The bar; or a line, now and then."""

@@ -23,7 +23,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments import heatmap
-from experiments.results import load, write
+from experiments.files import write
+from experiments.results import load
 from experiments.tasks import TASKS
 from posenc import ENCODINGS
 
@@ -45,6 +46,7 @@ WRITTEN = {"exact_match": "generated_exact_match", "token_accuracy": "generated_
 UNITS = {name: title.lower() for name, title in TITLES.items()} | {"loss": "nats per answer token"}
 LESS = {"loss": 2, "bits_per_byte": 3, "bits_per_byte_sliding": 3}  # is better; with so many digits
 MOST_LENGTHS = 12  # in a table
+MOST_TOLD = 8  # runs that diverged, by name
 TITLE = 38  # letters in a line; a longer one would run into its neighbour's
 ADDED = "What each encoding adds"
 # Okabe and Ito's colours, apart in grey too; markers and dashes tell the lines apart without any colour, and no two of
@@ -69,7 +71,7 @@ def make(folder: str | Path, console: Console | None = None, metric: str | None 
         raise FileNotFoundError(f"{folder} has no rows of {metric}; there are {', '.join(rows['metric'].unique())}.")
     for one, part in told(rows).items() if metric is None else ((metric, rows),):
         table = summarize(part, one)
-        show(table, costs(part), one, console or Console())
+        show(table, costs(part), one, remarks(part), console or Console())
         draw(part, folder / picture(one), one)
         if len(both := of_two(part, one)):
             heatmap.draw(both, folder / picture(one, "sizes"), UNITS[one])
@@ -99,6 +101,8 @@ def of_two(rows: pandas.DataFrame, metric: str) -> pandas.DataFrame:
 def chosen(rows: pandas.DataFrame, metric: str) -> pandas.DataFrame:
     """The rows of a metric, with a `line` for what is compared and a `panel` for what on."""
     rows = rows[rows["metric"] == metric].copy()
+    if metric in LESS:  # a run that diverged is the worst there is, and no mean may leave it out
+        rows.loc[rows["diverged"].notna(), "value"] = math.inf
     many_schemes = rows["positions"].nunique() > 1
     many_architectures = rows["architecture"].nunique() > 1
     rows["line"] = rows["encoding"]
@@ -137,8 +141,8 @@ def summarize(rows: pandas.DataFrame, metric: str = "exact_match") -> pandas.Dat
 
 
 def interval(values: pandas.Series) -> float:
-    """Half the width of Student's t interval for the mean of a few seeds; NaN for a single one."""
-    if len(values) < 2:
+    """Half the width of Student's t interval for the mean of a few seeds; NaN for a single one, or if one diverged."""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
         return math.nan
     return float(scipy.stats.sem(values) * scipy.stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
 
@@ -146,6 +150,8 @@ def interval(values: pandas.Series) -> float:
 def cell_text(row: pandas.Series) -> str:
     """0.98 ± 0.02, with a star where it is the best. An interval wider than the whole scale is just that."""
     half, digits = row["half"], row["digits"]
+    if math.isinf(row["mean"]):
+        return "diverged"
     spread = "" if math.isnan(half) else " ± >1" if half > 1 else f" ± {half:.{digits}f}"
     return f"{row['mean']:.{digits}f}{spread}{' *' if row['best'] else ''}"
 
@@ -174,6 +180,26 @@ def note(table: pandas.DataFrame, best: str, metric: str = "exact_match") -> str
         f"{TITLES[metric]}: mean over lengths and {count} seeds, ± Student's t {CONFIDENCE:.0%} interval over seeds. "
         f"{best}: the best of its column, to the digits shown."
     )
+
+
+def remarks(rows: pandas.DataFrame) -> list[str]:
+    """What a reader of the tables has to know: runs that diverged, and rows that were not all computed alike."""
+    told = []
+    runs = rows.drop_duplicates(["cell", "seed"])
+    away = runs[runs["diverged"].notna()]
+    if len(away):
+        each = [
+            f"{run.encoding} on {run.task}, seed {run.seed} at step {run.diverged:.0f}" for run in away.itertuples()
+        ]
+        more = f", and {len(each) - MOST_TOLD} more" if len(each) > MOST_TOLD else ""
+        told += [
+            f"{len(away)} of {len(runs)} runs diverged: their loss was no number any more. They count as wrong: "
+            f"{'; '.join(each[:MOST_TOLD])}{more}."
+        ]
+    for column, what in (("code", "versions of the code"), ("environment", "kinds of machine or of packages")):
+        if (count := rows[column].nunique()) > 1:
+            told += [f"These rows are of {count} {what}: small differences may come from there."]
+    return told
 
 
 def halves(
@@ -221,7 +247,13 @@ def costs(rows: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
     return ["encoding", "parameters", "forward FLOPs"], body
 
 
-def show(table: pandas.DataFrame, added: tuple[list[str], list[list[str]]], metric: str, console: Console) -> None:
+def show(
+    table: pandas.DataFrame,
+    added: tuple[list[str], list[list[str]]],
+    metric: str,
+    remarks: list[str],
+    console: Console,
+) -> None:
     """The tables, in a terminal."""
     for title, (header, body) in {**halves(table), ADDED: added}.items():
         shown = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
@@ -230,7 +262,7 @@ def show(table: pandas.DataFrame, added: tuple[list[str], list[list[str]]], metr
         for line in body:
             shown.add_row(*(f"[bold]{escape(text)}[/bold]" if text.endswith("*") else escape(text) for text in line))
         console.print("", shown)
-    console.print("\n" + note(table, "*", metric), highlight=False)
+    console.print("\n" + "\n".join([note(table, "*", metric), *remarks]), highlight=False)
 
 
 def markdown(table: pandas.DataFrame, rows: pandas.DataFrame, metric: str = "exact_match") -> str:
@@ -238,7 +270,7 @@ def markdown(table: pandas.DataFrame, rows: pandas.DataFrame, metric: str = "exa
     parts = [f"# {TITLES[metric]} by encoding and task"]
     for title, (header, body) in halves(table).items():
         parts += [f"{title}:", pipes(header, body)]
-    parts += [note(table, "Bold", metric)]
+    parts += [note(table, "Bold", metric), *remarks(rows)]
     parts += [f"{ADDED}, at the longest trained length:", pipes(*costs(rows))]
     parts += [f"![{TITLES[metric]} by length]({picture(metric)})"]
     if len(of_two(rows, metric)):
@@ -301,7 +333,8 @@ def draw_panel(axis, rows: pandas.DataFrame, lines: list[str]) -> None:
     if len(trained):
         axis.axvspan(trained.min(), trained.max(), color="0.9", zorder=0)
     for i, line in enumerate(lines):
-        seeds = rows[rows["line"] == line].groupby("length")["value"].agg(["mean", "min", "max"])
+        there = rows[(rows["line"] == line) & rows["value"].map(math.isfinite)]
+        seeds = there.groupby("length")["value"].agg(["mean", "min", "max"])
         if seeds.empty:  # a band of nothing stands in the figure's corner, and takes the room of the panels
             continue
         style = STYLES[i % len(STYLES)]

@@ -7,10 +7,11 @@
             training.jsonl    the mean training loss of each seed, chunk by chunk
             parameters/       the final parameters, stacked, by Orbax
             status.json       in which cell they were trained, how long it took, what the model costs, where and with
-                              which code it was computed, and digests of all that
+                              which code it was computed, and a digest of each file
         checkpoints/          of seeds that are being trained
         claims/               who works on the cell
         failure.txt           why the last attempt failed
+    results/NAME/asked/       which cells and how many seeds sweeps have wanted of the folder
 
 A block is made under another name and then renamed, all of it at once: a reader sees whole blocks only, and of two
 writers one is told that the other was first. Every file is checked against its digest when it is read.
@@ -21,7 +22,7 @@ import json
 import shutil
 import uuid
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ from experiments.cells import Cell
 from experiments.cost import Cost
 from experiments.environment import code, differences, environment, fingerprint
 from experiments.files import (
-    digest_of,
+    check_files,
     digest_of_arrays,
+    digests,
     read_json,
     read_lines,
     read_sealed,
@@ -110,10 +112,10 @@ class Block:
         Raises:
             ValueError: the file is damaged, or not there.
         """
-        path = self.path / "status.json"
-        if not path.exists():
-            raise ValueError(f"{path} is missing. Move {self.path} away to run these seeds again.")
-        return read_sealed(path)
+        try:
+            return read_sealed(self.path / "status.json")
+        except ValueError as error:
+            raise ValueError(f"{error} Move {self.path} away to run these seeds again.") from error
 
     def seeds(self) -> list[int]:
         return self.status()["seeds"]
@@ -122,14 +124,17 @@ class Block:
         """One for each seed, length and metric."""
         return self.lines("rows.jsonl")
 
+    def values(self) -> dict[tuple, float | None]:
+        """By seed, length, second length and metric."""
+        return {tuple(row[name] for name in KEY): row["value"] for row in self.rows()}
+
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Those of a file that is as it was written.
 
         Raises:
             ValueError: it is not.
         """
-        if digest_of(self.path / name) != self.status()["digests"][name]:
-            raise ValueError(f"{self.path / name} is damaged: it is not what was written.")
+        check_files(self.path, self.status()["digests"], name)
         return read_lines(self.path / name)
 
     def parameters(self, like: nnx.State) -> dict[str, Any]:
@@ -146,13 +151,11 @@ class Block:
         stacked = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype, sharding=here), nnx.to_pure_dict(like)
         )
-        path = self.path / "parameters"
-        try:
-            found = ocp.load(path.resolve(), stacked)
-        except Exception as error:  # whatever a damaged file makes of a decoder
-            raise ValueError(f"{path} is damaged: {error}") from error
-        if digest_of_arrays(found) != self.status()["digests"]["parameters"]:
-            raise ValueError(f"{path} is damaged: these are not the numbers that were written.")
+        status = self.status()
+        check_files(self.path, status["digests"], "parameters/")
+        found = ocp.load((self.path / "parameters").resolve(), stacked)
+        if digest_of_arrays(found) != status["numbers"]:
+            raise ValueError(f"{self.path / 'parameters'} holds other numbers than those that were written.")
         return found
 
 
@@ -233,6 +236,25 @@ class CellFolder:
         if not (self.path / "config.json").exists():
             write(self.path / "config.json", [json.dumps(self.cell.config, indent=1, sort_keys=True)])
 
+    def tidy(self) -> None:
+        """Removes what a process that was killed has left half made; for who has the claim."""
+        for left in self.path.glob(".seeds-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def failure(self) -> str:
+        """Why the last attempt at it failed; empty where it did not."""
+        path = self.path / "failure.txt"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def fail(self, seeds: Sequence[int], trace: str) -> None:
+        """Writes down why these seeds failed: the cell is left alone until `forgive`."""
+        told = [f"{name}: {value}" for name, value in {**code(), **environment()}.items()]
+        write(self.path / "failure.txt", [f"{block(seeds)} failed.", "", trace, *told])
+
+    def forgive(self) -> None:
+        """Lets a cell that failed be tried again."""
+        (self.path / "failure.txt").unlink(missing_ok=True)
+
     def publish(self, outcome: Outcome) -> Block:
         """Makes the outcome of some seeds known, whole or not at all.
 
@@ -250,7 +272,9 @@ class CellFolder:
         except OSError:
             if not final.exists():
                 raise
-            theirs, ours = ({tuple(row[k] for k in KEY): row["value"] for row in Block(path).rows()} for path in (final, made))
+            theirs, ours = (
+                {tuple(row[k] for k in KEY): row["value"] for row in Block(path).rows()} for path in (final, made)
+            )
             if theirs != ours:
                 raise ValueError(f"{final} was published meanwhile, with other values.") from None
         finally:
@@ -294,7 +318,6 @@ def fill(folder: Path, outcome: Outcome) -> None:
     ocp.save((folder / "parameters").resolve(), parameters)
     write(folder / "rows.jsonl", map(strict_json, rows))
     write(folder / "training.jsonl", map(strict_json, outcome.training))
-    digests = {name: digest_of(folder / name) for name in ("rows.jsonl", "training.jsonl")}
     status = dict(
         status="diverged" if len(outcome.diverged) == len(outcome.seeds) else "done",
         seeds=list(outcome.seeds),
@@ -304,7 +327,8 @@ def fill(folder: Path, outcome: Outcome) -> None:
         cost=outcome.cost._asdict(),
         code=code(),
         environment=where,
-        digests=digests | {"parameters": digest_of_arrays(parameters)},
+        numbers=digest_of_arrays(parameters),
+        digests=digests(folder),
     )
     write_sealed(folder / "status.json", status)
 
@@ -371,7 +395,7 @@ def load(folder: str | Path) -> pandas.DataFrame:
     if not rows:
         raise FileNotFoundError(f"{folder} has no finished cell.")
     table = pandas.DataFrame(rows, columns=COLUMNS)
-    table["value"] = table["value"].astype(float)
+    table = table.astype({"value": float, "diverged": float})
     return table.assign(variant=table["cell"].map(variants({name: configs[name] for name in table["cell"].unique()})))
 
 

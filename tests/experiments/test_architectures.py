@@ -204,7 +204,7 @@ def test_statistics_are_saved_with_the_parameters(tmp_path):
     trainer, folder = Trainer(cell), results.CellFolder(tmp_path, cell)
     state, _ = trainer.advance(trainer.init(SEEDS[:2]), SEEDS[:2], 0, 5)
     folder.start()
-    folder.finish([0, 1], [], [], state.parameters, cost(cell), 1.0, cell.name)
+    folder.publish(results.Outcome([0, 1], [], [], state.parameters, cost(cell), 1.0, cell.name))
     jax.tree.map(np.testing.assert_array_equal, folder.trained([0, 1])[0], state.parameters)
 
 

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 import posenc
-from experiments import ablate
+from experiments import ablate, worker
 from experiments.config import check_seeds, default_config, expand, resolve
 from experiments.settings import Evaluate, Model, Train
 from experiments.tasks import TASKS
@@ -58,7 +58,7 @@ def only(config):
 @pytest.fixture
 def complaint(tmp_path, monkeypatch):
     """What a user is told who runs this config. Nothing may be trained or written."""
-    monkeypatch.setattr(ablate, "Trainer", None)
+    monkeypatch.setattr(worker, "Trainer", None)
 
     def told(config):
         with pytest.raises(ValueError) as caught:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import types
 import typing
 from pathlib import Path
 from typing import Literal
@@ -22,11 +21,12 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from configs import quickstart
-from experiments import ablate, report
+from experiments import ablate, report, worker
 from experiments.ablate import TupleParser
 from experiments.cells import TABLES, Cell
 from experiments.config import SECTIONS, default_config, expand
 from experiments.results import CellFolder, load
+from experiments.train import State
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = f"--config={ROOT / 'configs' / 'quickstart.py'}"
@@ -54,20 +54,23 @@ def python(*arguments, **environment):
 
 def rows_in(folder):
     """The rows of each cell, as they stand in its file."""
-    return {path.parent.name.split("-")[0]: path.read_text() for path in folder.glob("*/rows.jsonl")}
+    return {
+        path.parents[1].name.split("-")[0] + path.parent.name: path.read_text()
+        for path in folder.glob("*/seeds-*/rows.jsonl")
+    }
 
 
 KILLED = """
 import os, signal
 from absl import app
-from experiments import ablate, results
+from experiments import ablate, files
 
-def write(path, lines, whole=results.write):
-    if path.name == "status.json" and path.parent.name.startswith("none"):
+def write(path, lines, whole=files.write):
+    if path.name == "status.json" and path.parents[1].name.startswith("none"):
         os.kill(os.getpid(), signal.SIGKILL)
     whole(path, lines)
 
-results.write = write
+files.write = write
 app.run(ablate.main, flags_parser=ablate.parse)
 """
 
@@ -89,8 +92,10 @@ def test_a_killed_run_is_completed_by_the_same_command_and_gives_the_rows_of_an_
         table = load(folder)
         assert set(zip(table["encoding"], table["task"], strict=True)) == {("rope", "parity"), ("none", "parity")}
         assert (set(table["seed"]), set(table["length"])) == ({0, 1}, {2, 4})
-        files = {"config.json", "rows.jsonl", "training.jsonl", "status.json", "parameters"}
-        assert all({path.name for path in folder.glob(f"{cell}/*")} == files for cell in table["cell"].unique())
+        files = {"rows.jsonl", "training.jsonl", "status.json", "parameters"}
+        for cell in table["cell"].unique():
+            assert {path.name for path in folder.glob(f"{cell}/*")} == {"config.json", "seeds-0-1"}
+            assert {path.name for path in folder.glob(f"{cell}/seeds-0-1/*")} == files
         assert (folder / "accuracy_by_length.png").read_bytes().startswith(b"\x89PNG")
     assert (whole / "report.md").read_text() == (killed / "report.md").read_text()
 
@@ -102,10 +107,11 @@ class Untrained:
         self.cell = cell
 
     def init(self, seeds):
-        return types.SimpleNamespace(parameters=nnx.State({"seeds": nnx.Param(seeds)}))
+        nothing = jnp.zeros(len(seeds))
+        return State(nnx.State({"seeds": nnx.Param(seeds)}), (), (), nothing, nothing.astype(jnp.int32) - 1)
 
-    def advance(self, state, seeds, start, stop):
-        return state, jnp.full(len(seeds), 1.0 / stop)
+    def proceed(self, state, seeds, start, stop):
+        return state._replace(total=state.total + jnp.sum(1 / jnp.arange(start + 1, stop + 1)))
 
 
 @pytest.fixture
@@ -127,8 +133,8 @@ def runs(monkeypatch):
                 values = 1 / (1 + parameters["seeds"][...].astype(jnp.float32) + length)
                 yield length, None, dict(exact_match=values, token_accuracy=1 - values, loss=-jnp.log(values))
 
-    monkeypatch.setattr(ablate, "Trainer", Told)
-    monkeypatch.setattr(ablate, "evaluator_of", Evaluator)
+    monkeypatch.setattr(worker, "Trainer", Told)
+    monkeypatch.setattr(worker, "evaluator_of", Evaluator)
     return ran
 
 
@@ -151,7 +157,7 @@ def test_what_is_done_is_not_run_again(tmp_path, runs, monkeypatch):
     run(tmp_path)
     assert runs == [("rope", [0, 1]), ("none", [0, 1])]
     before = rows_in(tmp_path)
-    monkeypatch.setattr(ablate, "Trainer", None)
+    monkeypatch.setattr(worker, "Trainer", None)
     assert "2 cells, 2 of them done" in run(tmp_path)
     assert rows_in(tmp_path) == before
 
@@ -192,15 +198,16 @@ def test_a_cell_that_differs_in_testing_alone_is_not_trained_again(tmp_path):
 
     plain = sweep(2)[""]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ablate, "train", None)
+        patch.setattr(worker, "Trainer", None)
         scaled = sweep(2, evaluate__encoding="rope.scaling=linear rope.factor=4")["rope.scaling=linear rope.factor=4.0"]
-        with pytest.raises(TypeError):
-            sweep(3, evaluate__encoding="rope.base=50")  # a seed that is not there
-        with pytest.raises(TypeError):
-            sweep(2, train__steps=7)
-    status = json.loads((scaled / "status.json").read_text())
-    assert status["trained_in"] == [plain.name]
-    assert (scaled / "training.jsonl").read_text() == (plain / "training.jsonl").read_text()
+        assert not list(tmp_path.glob("*/failure.txt"))
+        sweep(3, evaluate__encoding="rope.base=50")  # a seed that is not there
+        sweep(2, train__steps=7)
+        failures = list(tmp_path.glob("*/failure.txt"))
+        assert ["TypeError: 'NoneType' object is not callable" in path.read_text() for path in failures] == [True, True]
+    status = json.loads((scaled / "seeds-0-1" / "status.json").read_text())
+    assert status["trained_in"] == plain.name
+    assert (scaled / "seeds-0-1/training.jsonl").read_text() == (plain / "seeds-0-1/training.jsonl").read_text()
     table = load(tmp_path)
     assert set(table["encoding"]) == {"rope", "rope->scaling=linear, factor=4.0"}
     assert table["value"].nunique() > 1
@@ -211,26 +218,26 @@ def test_a_cell_that_differs_in_testing_alone_is_not_trained_again(tmp_path):
     assert losses.groupby("encoding")["value"].first().nunique() == 2  # it is another model
 
 
-def test_a_cell_with_no_status_is_run_again_whole(tmp_path, runs):
-    run(tmp_path)
-    before = rows_in(tmp_path)
-    for path in tmp_path.glob("none-*/status.json"):
-        path.unlink()
+def test_a_cell_whose_block_is_moved_away_is_run_again_whole(tmp_path, runs):
+    run(tmp_path / "results")
+    before = rows_in(tmp_path / "results")
+    for path in tmp_path.glob("results/none-*/seeds-0-1"):
+        path.rename(tmp_path / "moved")
     del runs[:]
-    assert "2 cells, 1 of them done" in run(tmp_path)
+    assert "2 cells, 1 of them done" in run(tmp_path / "results")
     assert runs == [("none", [0, 1])]
-    assert rows_in(tmp_path) == before
+    assert rows_in(tmp_path / "results") == before
 
 
 def test_a_run_that_breaks_off_in_the_middle_keeps_what_was_finished(tmp_path, runs, monkeypatch):
-    class Stopped(ablate.Trainer):
-        def advance(self, state, seeds, start, stop):
+    class Stopped(worker.Trainer):
+        def proceed(self, state, seeds, start, stop):
             if self.cell.config["encoding"]["name"] == "none" and stop > 1:
                 raise KeyboardInterrupt
-            return super().advance(state, seeds, start, stop)
+            return super().proceed(state, seeds, start, stop)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ablate, "Trainer", Stopped)
+        patch.setattr(worker, "Trainer", Stopped)
         run(tmp_path / "stopped")
     del runs[:]
     run(tmp_path / "stopped")
@@ -283,7 +290,7 @@ def test_a_report_on_nothing_says_so(tmp_path, monkeypatch):
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     """What a command line comes to in this process: exit code and standard error. Nothing is trained."""
-    monkeypatch.setattr(ablate, "Trainer", None)
+    monkeypatch.setattr(worker, "Trainer", None)
     monkeypatch.chdir(tmp_path)
 
     def outcome(*arguments):

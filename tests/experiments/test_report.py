@@ -1,18 +1,20 @@
 """What a report tells of rows: of text in bits, of other tasks as exact match; means, the best seed, lengths."""
 
 import io
+import math
 
 import pandas
 import pytest
 from rich.console import Console
 
-from experiments import ablate, report
+from experiments import report, worker
 from experiments.config import default_config, expand
 
 
 def row(encoding, task, seed, length, metric, value):
     same = dict(cell=f"{encoding}-{task}", positions="in_order", architecture="decoder", second=None, variant="")
     costs = dict(count=8, chance=None, added_parameters=10, added_flops=0.1)
+    costs |= dict(diverged=None, code="c0de", environment="beef")
     where = dict(encoding=encoding, task=task, seed=seed, length=length, trained=length <= 4)
     return same | costs | where | dict(metric=metric, value=value)
 
@@ -69,6 +71,31 @@ def test_the_best_seed_is_told_beside_the_mean(made):
     assert "| none | 0.60 |" in best and "| rope | 0.90 |" in best and "| rope | 0.45 |" in best
     alone = [one for one in EXACT if one["seed"] == 0]
     assert "The best seed alone" not in (made(alone)[0] / "report.md").read_text()
+
+
+def test_runs_that_diverged_are_named_and_never_left_out(made):
+    rows = [
+        one | dict(diverged=30.0, value=0.0 if one["metric"] == "exact_match" else math.nan)
+        if (one["encoding"], one["seed"]) == ("rope", 1) else one
+        for one in EXACT + BITS
+    ]  # fmt: skip
+    folder, printed = made(rows)
+    for text in (" ".join((folder / "report.md").read_text().split()), " ".join(printed.split())):
+        assert text.count("1 of 6 runs diverged: their loss was no number any more.") == 2
+        assert "rope on copy, seed 1 at step 30." in text
+        assert "rope on text#abc123, seed 1 at step 30." in text
+    table = report.summarize(report.told(pandas.DataFrame(rows))["exact_match"]).set_index(["line", "range"])
+    assert table.loc[("rope", "trained"), ["mean", "seeds"]].tolist() == pytest.approx([(0.5 + 0 + 0.7) / 3, 3])
+    table = report.summarize(pandas.DataFrame(rows), "bits_per_byte").set_index(["line", "range"])
+    assert report.cell_text(table.loc[("rope", "trained")]) == "diverged"
+    assert table.loc[("none", "trained"), "best"]
+    assert "diverged" not in (made(EXACT)[0] / "report.md").read_text()
+
+
+@pytest.mark.parametrize("column, words", [("code", "2 versions of the code"), ("environment", "2 kinds of machine")])
+def test_rows_that_were_not_computed_alike_are_told(made, column, words):
+    assert words in (made([*EXACT[:-1], EXACT[-1] | {column: "other"}])[0] / "report.md").read_text()
+    assert "These rows are of" not in (made(EXACT)[0] / "report.md").read_text()
 
 
 def of_two(encoding, seed, length, second, value):
@@ -171,4 +198,4 @@ def test_a_finished_cell_is_told_in_the_metric_of_its_task(task, expected):
     ]
     config = default_config()
     config.task.name = task
-    assert ablate.summary(expand(config)[0], rows) == expected
+    assert worker.summary(expand(config)[0], rows, {}) == expected

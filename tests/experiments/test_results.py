@@ -1,5 +1,6 @@
 """Results on disk: what is written comes back, what is half written does not, and nothing foreign is touched."""
 
+import contextlib
 import functools
 import itertools
 import json
@@ -7,6 +8,7 @@ import math
 import os
 import shutil
 import stat
+import types
 import warnings
 
 import jax
@@ -16,10 +18,12 @@ import pandas
 import pytest
 from flax import nnx
 
-from experiments import results
+from experiments import files, results
 from experiments.config import default_config, expand
 from experiments.cost import Cost
-from experiments.results import COLUMNS, CellFolder, load, rows_of, write
+from experiments.environment import code, environment, fingerprint
+from experiments.files import write
+from experiments.results import COLUMNS, CellFolder, Outcome, load, rows_of
 from experiments.train import Trainer
 
 LENGTHS = (1, 2, 3, 4)
@@ -52,13 +56,13 @@ def fabricated(cell, seeds, value=None):
     return rows
 
 
-def finish(folder, cell, seeds, value=None):
+def finish(folder, cell, seeds, value=None, diverged=types.MappingProxyType({})):
     """Writes down fabricated results of a cell."""
     at = CellFolder(folder, cell)
     at.start()
     curve = [dict(seed=seed, step=4, loss=1.0 + seed) for seed in seeds]
     parameters = nnx.State({"weights": nnx.Param(jnp.array(seeds, jnp.float32))})
-    at.finish(seeds, fabricated(cell, seeds, value), curve, parameters, COST, 1.5, cell.name)
+    at.publish(Outcome(seeds, fabricated(cell, seeds, value), curve, parameters, COST, 1.5, cell.name, diverged))
     return at
 
 
@@ -75,9 +79,12 @@ def test_what_is_written_comes_back_in_exactly_the_promised_columns(tmp_path):
     table = load(tmp_path)
     assert list(table.columns) == [*COLUMNS, "variant"]
     for row, written in zip(table.to_dict("records"), fabricated(cell, [0, 1]), strict=True):
-        assert set(written) == set(COLUMNS)
-        for column in COLUMNS:
+        assert set(written) == set(COLUMNS) - {"diverged", "code", "environment"}
+        for column in written:
             assert row[column] == written[column] or (written[column] is None and math.isnan(row[column]))
+        assert row["code"] == code()["sources"]
+        assert row["environment"] == fingerprint(environment())
+        assert math.isnan(row["diverged"])
 
 
 def test_a_row_says_what_its_value_is_of(tmp_path):
@@ -113,7 +120,7 @@ def test_a_value_that_is_no_number_is_null_in_the_file_and_nan_in_the_table(tmp_
         raise AssertionError(f"{word} is not JSON")
 
     folder = finish(tmp_path, make_cell(), [0], value)
-    lines = (folder.path / "rows.jsonl").read_text().splitlines()
+    lines = (folder.path / "seeds-0-0" / "rows.jsonl").read_text().splitlines()
     assert all(json.loads(line, parse_constant=refuse)["value"] is None for line in lines)
     assert len(lines) == len(LENGTHS) * 3
     assert load(tmp_path)["value"].isna().all()
@@ -128,29 +135,63 @@ def test_blocks_of_seeds_add_up_without_duplicates(tmp_path):
     together = pandas.DataFrame(fabricated(cell, [0, 1, 2]))
     assert values_of(load(tmp_path)) == values_of(together)
     assert [(row["seed"], row["loss"]) for row in folder.training()] == [(0, 1.0), (1, 2.0), (2, 3.0)]
-    status = folder.status()
-    assert (status["status"], status["blocks"], status["seconds"]) == ("done", [[0, 1], [2]], 3.0)
-    assert set(status["versions"]) >= {"jax", "flax", "numpy"}
+    assert [block.status()["seeds"] for block in folder.blocks()] == [[0, 1], [2]]
+    for block in folder.blocks():
+        status = block.status()
+        assert (status["status"], status["seconds"], status["trained_in"]) == ("done", 1.5, cell.name)
+        assert (status["code"], status["environment"]) == (code(), environment())
 
 
-def test_seeds_that_the_status_does_not_name_are_not_there_and_are_replaced_when_run(tmp_path):
+def test_seeds_with_gaps_are_named_one_by_one(tmp_path):
+    folder = finish(tmp_path, make_cell(), [0, 2])
+    assert [block.path.name for block in folder.blocks()] == ["seeds-0,2"]
+    assert folder.done() == [0, 2]
+
+
+def test_who_publishes_the_same_again_changes_nothing(tmp_path):
+    folder = finish(tmp_path, make_cell(), [0, 1])
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    finish(tmp_path, make_cell(), [0, 1])
+    assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
+
+
+def test_who_publishes_something_else_is_refused_and_changes_nothing(tmp_path):
+    folder = finish(tmp_path, make_cell(), [0, 1])
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=r"seeds-0-1 was published meanwhile, with other values"):
+        finish(tmp_path, make_cell(), [0, 1], value=0.25)
+    assert {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()} == before
+
+
+def test_blocks_that_share_a_seed_and_agree_count_once(tmp_path):
+    finish(tmp_path, make_cell(), [0, 1])
+    folder = finish(tmp_path, make_cell(), [1, 2])
+    assert values_of(load(tmp_path)) == values_of(pandas.DataFrame(fabricated(make_cell(), [0, 1, 2])))
+    assert [row["seed"] for row in folder.training()] == [0, 1, 2]
+
+
+def test_blocks_that_share_a_seed_and_disagree_are_named_and_left_out(tmp_path):
+    finish(tmp_path, make_cell(encoding__name="none"), [0])
+    finish(tmp_path, make_cell(encoding__name="rope"), [0, 1])
+    finish(tmp_path, make_cell(encoding__name="rope"), [1, 2], value=0.25)
+    with pytest.warns(UserWarning, match=r"seeds-1-2 says 0\.25 of seed 1"):
+        assert set(load(tmp_path)["encoding"]) == {"none"}
+
+
+def test_a_seed_that_diverged_says_so_in_its_rows_and_its_cell_when_all_did(tmp_path):
     cell = make_cell()
-    folder = finish(tmp_path, cell, [0])
-    status = (folder.path / "status.json").read_bytes()
-    finish(tmp_path, cell, [1], value=0.25)
-    (folder.path / "status.json").write_bytes(status)
-    assert folder.done() == [0]
-    assert set(load(tmp_path)["seed"]) == {0}
-    assert {row["seed"] for row in folder.training()} == {0}
-    finish(tmp_path, cell, [1], value=0.75)
-    values = values_of(load(tmp_path))
-    assert {value for (seed, _, _), value in values.items() if seed == 1} == {0.75}
-    assert len(folder.training()) == 2
+    some = finish(tmp_path / "some", cell, [0, 1], diverged={1: 7})
+    assert some.blocks()[0].status()["status"] == "done"
+    table = load(tmp_path / "some")
+    assert set(table.loc[table["seed"] == 1, "diverged"]) == {7}
+    assert table.loc[table["seed"] == 0, "diverged"].isna().all()
+    every = finish(tmp_path / "every", cell, [0, 1], diverged={0: 3, 1: 7})
+    assert every.blocks()[0].status()["status"] == "diverged"
 
 
 @pytest.mark.parametrize("last", ["rows.jsonl", "training.jsonl", "status.json"])
 def test_a_run_that_ends_while_it_writes_leaves_what_was_there(tmp_path, monkeypatch, last):
-    cell, whole = make_cell(), results.write
+    cell, whole = make_cell(), files.write
     finish(tmp_path, cell, [0])
 
     def fail_at(path, lines):
@@ -159,18 +200,18 @@ def test_a_run_that_ends_while_it_writes_leaves_what_was_there(tmp_path, monkeyp
         whole(path, lines)
 
     before = values_of(load(tmp_path))
-    monkeypatch.setattr(results, "write", fail_at)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(files, "write", fail_at)
+        patch.setattr(results, "write", fail_at)
         finish(tmp_path, cell, [1])
-    monkeypatch.setattr(results, "write", whole)
     assert values_of(load(tmp_path)) == before
     finish(tmp_path, cell, [1])
     assert values_of(load(tmp_path)) == values_of(pandas.DataFrame(fabricated(cell, [0, 1])))
 
 
 DAMAGE = {
-    "rows.jsonl": [b'{"cell": "no', b"\xff\xfe\x00", b"[]\n", b"null\n", b"{}\n", b"3\n", None],
-    "status.json": [b"", b'{"seeds": [0', b"[]", b"null", b"{}", b'{"seeds": 3}'],
+    "seeds-0-1/rows.jsonl": [b'{"cell": "no', b"\xff\xfe\x00", b"[]\n", b"null\n", b"{}\n", b"3\n", None],
+    "seeds-0-1/status.json": [b"", b'{"seeds": [0', b"[]", b"null", b"{}", b'{"seeds": [0]}', None],
     "config.json": [b"", b"null", b"[]", b"{}", b'{"encoding": {"name": "rope"}}', b"\xff"],
 }
 
@@ -178,22 +219,42 @@ DAMAGE = {
 @pytest.mark.parametrize("name, damage", [(name, damage) for name, all_of in DAMAGE.items() for damage in all_of])
 def test_a_damaged_cell_is_left_out_with_a_warning_that_names_it(tmp_path, name, damage):
     finish(tmp_path, make_cell(encoding__name="none"), [0])
-    damaged = finish(tmp_path, make_cell(encoding__name="rope"), [0])
+    damaged = finish(tmp_path, make_cell(encoding__name="rope"), [0, 1])
     if damage is None:
         (damaged.path / name).unlink()
     else:
         (damaged.path / name).write_bytes(damage)
-    with pytest.warns(UserWarning, match=damaged.path.name) as caught:
+    with pytest.warns(UserWarning, match=str(damaged.path)) as caught:
         assert set(load(tmp_path)["encoding"]) == {"none"}
     assert len(caught) == 1
 
 
-def test_a_damaged_file_is_named_in_the_warning(tmp_path):
-    damaged = finish(tmp_path, make_cell(encoding__name="rope"), [0])
-    finish(tmp_path, make_cell(encoding__name="none"), [0])
-    (damaged.path / "rows.jsonl").write_text('{"cell": "no')
-    with pytest.warns(UserWarning, match=str(damaged.path / "rows.jsonl")):
-        load(tmp_path)
+def changed_bits(folder):
+    """Each file of a folder once with one bit changed in its middle, and once without its last byte."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and (before := path.read_bytes()):
+            middle = len(before) // 2
+            flipped = before[:middle] + bytes([before[middle] ^ 4]) + before[middle + 1 :]
+            for after in (flipped, before[:-1]):
+                path.write_bytes(after)
+                yield path.relative_to(folder), after
+            path.write_bytes(before)
+
+
+def test_no_changed_bit_goes_unnoticed(tmp_path, quick_compilation):
+    cell = make_cell(encoding__name="t5")
+    folder = trained(tmp_path, cell, [[0, 1]])
+    rows = folder.rows(), folder.training()
+    whole = jax.tree.leaves(nnx.to_pure_dict(folder.parameters(1)))
+    tried = 0
+    for name, _ in changed_bits(folder.path / "seeds-0-1"):
+        tried += 1
+        with contextlib.suppress(ValueError):
+            again = CellFolder(tmp_path, cell)
+            assert (again.rows(), again.training()) == rows, name
+            for one, other in zip(whole, jax.tree.leaves(nnx.to_pure_dict(again.parameters(1))), strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=str(name))
+    assert tried > 12  # rows, curves, status and what Orbax makes of parameters
 
 
 def test_a_copy_of_a_cell_under_another_name_is_not_counted_again(tmp_path):
@@ -270,6 +331,18 @@ def test_whoever_has_something_else_there_is_told_what_to_do(tmp_path, put):
         CellFolder(tmp_path, cell).check()
 
 
+def test_in_what_a_changed_config_differs_is_told(tmp_path):
+    cell = make_cell()
+    changed = json.loads(json.dumps(cell.config))
+    changed["train"]["learning_rate"] = 0.5
+    (tmp_path / cell.name).mkdir()
+    (tmp_path / cell.name / "config.json").write_text(json.dumps(changed))
+    with pytest.raises(
+        ValueError, match=r"another cell than the one of that name: train\.learning_rate 0\.5 -> 0\.001\."
+    ):
+        CellFolder(tmp_path, cell).check()
+
+
 def test_a_cell_may_go_where_there_is_nothing_or_where_it_was_before(tmp_path):
     folder = CellFolder(tmp_path, make_cell())
     folder.check()
@@ -310,9 +383,9 @@ def test_a_writer_that_fails_midway_leaves_the_old_file_and_nothing_else(tmp_pat
 
 def test_no_temporary_files_are_left(tmp_path):
     folder = finish(tmp_path, make_cell(), [0, 1])
-    files = {"config.json", "rows.jsonl", "training.jsonl", "status.json"}
-    assert {path.name for path in folder.path.iterdir()} == files | {"parameters"}
-    assert [path.name for path in (folder.path / "parameters").iterdir()] == ["0-1"]
+    assert {path.name for path in folder.path.iterdir()} == {"config.json", "seeds-0-1"}
+    names = {"rows.jsonl", "training.jsonl", "status.json", "parameters"}
+    assert {path.name for path in (folder.path / "seeds-0-1").iterdir()} == names
 
 
 @pytest.mark.parametrize("mask, mode", [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600), (0o002, 0o664)])
@@ -360,14 +433,20 @@ def quick_compilation():
     jax.clear_caches()  # other tests compile their own, or the same number would have other bits here and there
 
 
+def trained(folder, cell, blocks):
+    """A cell with the parameters that its seeds begin with, in these blocks."""
+    folder, trainer = CellFolder(folder, cell), Trainer(cell)
+    folder.start()
+    for block in blocks:
+        parameters = trainer.init(jnp.asarray(block, jnp.uint32)).parameters
+        folder.publish(Outcome(block, fabricated(cell, block), [], parameters, COST, 1.0, cell.name))
+    return folder
+
+
 def test_saved_parameters_come_back_for_each_seed(tmp_path, quick_compilation):
     cell = make_cell(encoding__name="t5")
-    folder, trainer = CellFolder(tmp_path, cell), Trainer(cell)
-    folder.start()
-    stacked = trainer.init(jnp.arange(3, dtype=jnp.uint32)).parameters
-    for block in ([0], [1, 2]):
-        part = jax.tree.map(lambda x, block=block: x[block[0] : block[-1] + 1], stacked)
-        folder.finish(block, fabricated(cell, block), [], part, COST, 1.0, cell.name)
+    folder = trained(tmp_path, cell, [[0], [1, 2]])
+    stacked = Trainer(cell).init(jnp.arange(3, dtype=jnp.uint32)).parameters
     for seed in (2, 0, 1):
         want = nnx.to_pure_dict(jax.tree.map(lambda x, seed=seed: x[seed], stacked))
         got = nnx.to_pure_dict(folder.parameters(seed))
