@@ -5,33 +5,35 @@
 
 Any field of the config can be set on the command line; `--sweep=FIELD=a,b` narrows an axis of the sweep or adds one.
 All cells are checked before the first one runs. What is finished is not run again: the same command goes on where it
-was stopped, and a command that asks for more cells or seeds runs only those.
+was stopped, or killed, with the same bits, and a command that asks for more cells or seeds runs only those. Several
+processes may work on one folder, on one machine (`--workers=4`) or on many; `--launcher=print` gives a line for a shell
+for each cell. A cell that fails does not stop the others; the traceback stands in its folder, `--retry=failed` runs it
+again, and until then the exit status is 1.
 """
 
+import os
+import signal
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-import jax.numpy as jnp
-import numpy as np
 from absl import app, flags, logging
-from flax import nnx
 from ml_collections import ConfigDict, config_flags
 from rich.console import Console
 
-from experiments import report, results
+from experiments import launch, report, status
 from experiments.cells import Cell
 from experiments.compiling import keep_programs
 from experiments.config import check_seeds, expand
-from experiments.cost import cost
-from experiments.evaluate import BITS, evaluator_of
 from experiments.progress import View
 from experiments.results import CellFolder
 from experiments.settings import literal
-from experiments.train import Trainer, chunks
+from experiments.stopping import Stop, Stopped
+from experiments.worker import EVERY, Work, Worker
+from posenc.options import nearest
 
-WRONG_INPUT, INTERRUPTED = 2, 130  # exit codes
+FAILED, WRONG_INPUT = 1, 2  # exit codes
 
 
 class TupleParser(flags.ArgumentParser):
@@ -51,9 +53,26 @@ config_flags.register_flag_parser_for_type(tuple, TupleParser())
 CONFIG = config_flags.DEFINE_config_file("config", None, "The config file: Python, run as such.", lock_config=True)
 SWEEP = flags.DEFINE_multi_string("sweep", [], "An axis of the sweep, as train.learning_rate=1e-3,3e-3.")
 RESULTS = flags.DEFINE_string("results", None, "The folder for the results; it may hold earlier ones.")
+RETRY = flags.DEFINE_enum("retry", None, ["failed"], "Run again what has failed before.")
+WORKERS = flags.DEFINE_integer("workers", 1, "Processes that share the cells, and the cores.", lower_bound=1)
+LAUNCHER = flags.DEFINE_enum(
+    "launcher",
+    "here",
+    ["here", "print"],
+    "Where cells run: here, or where you take the lines that are printed, one a cell.",
+)
+ONLY = flags.DEFINE_list("only", [], "Names of cells: runs those of the sweep alone.")
+WORKER = flags.DEFINE_integer("worker", None, "The number of this process among the workers; they set it themselves.")
+CORES = flags.DEFINE_list("cores", [], "The processor cores that this process keeps to, by number.")
+EVERY_SECONDS = flags.DEFINE_float("checkpoint_every", EVERY, "Seconds of training between checkpoints.", lower_bound=0)
 
 
-Work = list[tuple[CellFolder, list[int]]]  # cells, each with the seeds that are to run
+class Plan(NamedTuple):
+    """What a config asks for, and what of it is missing in a results folder, without what has failed there before."""
+
+    asked: Work
+    missing: Work
+    failed: list[CellFolder]
 
 
 def add_axes(config: ConfigDict, axes: list[str], others: Iterable[str] = ()) -> None:
@@ -77,8 +96,11 @@ def add_axes(config: ConfigDict, axes: list[str], others: Iterable[str] = ()) ->
             config.sweep[field] = TupleParser().parse(values)
 
 
-def plan(config: ConfigDict, folder: Path) -> tuple[Work, Work]:
-    """What a config asks for, and what of it is missing in a results folder. Runs and writes nothing.
+def plan(config: ConfigDict, folder: Path, retry: bool = False) -> Plan:
+    """What is to be done in a results folder. Runs and writes nothing.
+
+    Args:
+        retry: what has failed before counts as missing.
 
     Raises:
         ValueError: the config, or what stands in the folder, is not what it should be.
@@ -91,8 +113,9 @@ def plan(config: ConfigDict, folder: Path) -> tuple[Work, Work]:
     for one in folders:
         one.check()
     warn([one.cell for one in folders])
-    missing = [(one, [seed for seed in seeds if seed not in one.done()]) for one in folders]
-    return [(one, seeds) for one in folders], [(one, block) for one, block in missing if block]
+    missing = [(one, seeds) for one in folders if not set(seeds) <= set(one.done())]
+    failed = [] if retry else [one for one, _ in missing if one.failure()]
+    return Plan([(one, seeds) for one in folders], [item for item in missing if item[0] not in failed], failed)
 
 
 def warn(cells: list[Cell]) -> None:
@@ -104,66 +127,71 @@ def warn(cells: list[Cell]) -> None:
         )
 
 
-def ablate(config: ConfigDict, folder: str | Path, console: Console | None = None) -> None:
+def ablate(config: ConfigDict, folder: str | Path, console: Console | None = None, retry: bool = False) -> list[Path]:
     """Runs what is missing of a sweep, then reports on all that the folder holds.
 
     Args:
         config: as a config file gives it.
         folder: for the results.
         console: where progress and table are shown; standard output where it is None.
+        retry: whether to run again what has failed before.
+
+    Returns:
+        The folders of those cells that failed, now or before.
 
     Raises:
         ValueError: as in `plan`.
     """
-    execute(*plan(config, Path(folder)), Path(folder), console or Console())
+    return execute(plan(config, Path(folder), retry), Path(folder), console or Console(), Stop())
 
 
-def execute(asked: Work, missing: Work, folder: Path, console: Console) -> None:
-    """Runs the missing cells one after the other, then reports."""
-    console.print(f"{len(asked)} cells, {len(asked) - len(missing)} of them done; {len(asked[0][1])} seeds each.")
-    with View(console, len(missing), sum(one.cell.train.steps for one, _ in missing)) as view:
-        for one, block in missing:
-            run(one, block, view)
-    report.make(folder, console)
+def only(plan: Plan, names: list[str]) -> Plan:
+    """A plan for some of its cells.
+
+    Raises:
+        ValueError: it has no cell of a name.
+    """
+    known = [one.cell.name for one, _ in plan.asked]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--only={name}: the sweep has no such cell.{nearest(name, known)}")
+    return Plan(
+        [item for item in plan.asked if item[0].cell.name in names],
+        [item for item in plan.missing if item[0].cell.name in names],
+        [one for one in plan.failed if one.cell.name in names],
+    )
 
 
-def run(folder: CellFolder, seeds: list[int], view: View) -> None:
-    """Trains and evaluates one cell with some seeds, in one program each, and writes down what came out."""
-    cell, started = folder.cell, time.monotonic()
-    view.start(f"{cell.label('encoding')} on {cell.label('task')}")
-    folder.start()
-    twin = folder.twin(seeds)
-    parameters, training = train(cell, seeds, view) if twin is None else twin.trained(seeds)
-    rows, price = [], cost(cell)
-    for length, second, metrics in evaluator_of(cell)(parameters):
-        values = {name: np.asarray(value) for name, value in metrics.items()}
-        rows += results.rows_of(cell, seeds, length, values, price, second)
-    trained_in = (twin or folder).path.name
-    folder.finish(seeds, rows, training, parameters, price, time.monotonic() - started, trained_in)
-    view.finish(cell.train.steps, summary(cell, rows), time.monotonic() - started)
+def execute(plan: Plan, folder: Path, console: Console, stop: Stop, every: float = EVERY) -> list[Path]:
+    """Runs the missing cells one after the other, then reports; the folders of those that failed, now or before."""
+    announce(plan, folder, console)
+    work(plan, console, stop, every)
+    return conclude(plan, folder, console)
 
 
-def train(cell: Cell, seeds: list[int], view: View) -> tuple[nnx.State, list[dict]]:
-    """The trained parameters, with a leading axis of seeds, and the learning curves."""
-    trainer, array = Trainer(cell), jnp.asarray(seeds, jnp.uint32)
-    state, training = trainer.init(array), []
-    for start, stop in chunks(cell.train.steps):
-        state, losses = trainer.advance(state, array, start, stop)
-        losses = np.asarray(losses)
-        training += [dict(seed=seed, step=stop, loss=float(losses[i])) for i, seed in enumerate(seeds)]
-        view.step(stop, cell.train.steps, losses.mean())
-    return state.parameters, training
+def announce(plan: Plan, folder: Path, console: Console) -> None:
+    """Says what is to be done, on the screen and in the folder, and lets those cells be tried again that are to."""
+    done = len(plan.asked) - len(plan.missing) - len(plan.failed)
+    console.print(f"{len(plan.asked)} cells, {done} of them done; {len(plan.asked[0][1])} seeds each.")
+    status.ask(folder, [one.cell for one, _ in plan.asked], len(plan.asked[0][1]))
+    for one, _ in plan.missing:
+        one.forgive()
 
 
-def summary(cell: Cell, rows: list[dict]) -> str:
-    """The exact match of a cell, of text its bits per byte, in a few words."""
-    metric = BITS if cell.layout.task.bytes else "exact_match"
-    told = [row for row in rows if row["metric"] == metric]
-    parts = []
-    for trained, word in ((True, "at trained lengths"), (False, "beyond them")):
-        values = [row["value"] for row in told if row["trained"] == trained]
-        parts += [f"{np.mean(values):.2f} {word}"] if values else []
-    return f"{metric.replace('_', ' ')} " + ", ".join(parts)
+def work(plan: Plan, console: Console, stop: Stop, every: float) -> None:
+    """Runs the missing cells one after the other, in this process."""
+    with View(console, len(plan.missing), sum(one.cell.train.steps for one, _ in plan.missing)) as view:
+        Worker(view, stop, every).work(plan.missing)
+
+
+def conclude(plan: Plan, folder: Path, console: Console) -> list[Path]:
+    """Reports on all that the folder holds, and names those cells of the plan that have failed."""
+    if any(one.done() for one, _ in plan.asked):
+        report.make(folder, console)
+    failed = [one.path for one, _ in plan.asked if one.failure()]
+    for path in failed:
+        console.print(f"failed: {path / 'failure.txt'} tells why.", style="bold", highlight=False, soft_wrap=True)
+    return failed
 
 
 def main(argv: list[str]) -> None:
@@ -177,15 +205,43 @@ def main(argv: list[str]) -> None:
     said = config_flags.get_override_values(flags.FLAGS["config"])
     try:
         add_axes(CONFIG.value, SWEEP.value, [path.removeprefix("sweep.") for path in said if path.startswith("sweep.")])
-        asked, missing = plan(CONFIG.value, Path(RESULTS.value))
+        todo = plan(CONFIG.value, Path(RESULTS.value), RETRY.value == "failed")
+        todo = only(todo, ONLY.value) if ONLY.value else todo
     except ValueError as error:
         fail(str(error))
+    if LAUNCHER.value == "print":
+        print("\n".join(launch.lines(sys.argv[1:], [one.cell.name for one, _ in todo.missing])))
+        return
     keep_programs()
     try:
-        execute(asked, missing, Path(RESULTS.value), Console())
-    except KeyboardInterrupt:
-        print("stopped. The same command goes on with the first cell that is not finished.", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        with Stop() as stop:
+            failed = launched(todo, Path(RESULTS.value), Console(), stop)
+    except Stopped as stopped:
+        print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
+        sys.exit(stopped.code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is not said yet goes nowhere
+        sys.exit(128 + signal.SIGPIPE)
+    sys.exit(FAILED if failed else 0)
+
+
+def launched(todo: Plan, folder: Path, console: Console, stop: Stop) -> list[Path]:
+    """Runs a plan in as many processes as are asked for; the folders of the cells that failed."""
+    if CORES.value and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, map(int, CORES.value))  # before there is a thread for each core
+    if WORKER.value is not None:
+        launch.end_with_the_parent()
+        work(todo, console, stop, EVERY_SECONDS.value)
+        return []  # the process that started this one tells
+    if WORKERS.value == 1:
+        return execute(todo, folder, console, stop, EVERY_SECONDS.value)
+    announce(todo, folder, console)
+    pool = launch.Pool(sys.argv[1:], WORKERS.value, console)
+    pool.run(stop)
+    left = [one.path for one, seeds in todo.missing if not set(seeds) <= set(one.done()) and not one.failure()]
+    for path in left:
+        console.print(f"unfinished: {path}: the workers have ended.", style="bold", highlight=False, soft_wrap=True)
+    return conclude(todo, folder, console) + left
 
 
 def parse(argv: list[str]) -> list[str]:

@@ -32,6 +32,7 @@ class Mutant(NamedTuple):
 FORMULA, TEXTBOOK = "tests/posenc/test_reference.py -k", "tests/posenc/test_textbook.py -k"
 FAR = "tests/posenc/test_far_out.py -k"
 TEXT = "tests/experiments/tasks/test_text.py -k"
+WORKER = "tests/experiments/test_worker.py -k"
 DECODING, ROADS = "tests/posenc/test_decoding.py -k", "tests/posenc/test_roads.py -k"
 MUTANTS = [
     Mutant(
@@ -281,6 +282,49 @@ MUTANTS = [
         "NUL.join(found)", 'b"".join(found)', f"{TEXT} part",
     ),
     Mutant(
+        "training goes on a step late after a checkpoint", "stanford-crfm/levanter#311", "experiments/worker.py",
+        "step, state, training, started = progress.step, progress.state",
+        "step, state, training, started = max(progress.step, min(progress.step, 1) * (progress.step + 1)), progress.state",
+        f"{WORKER} same_bits",
+    ),
+    Mutant(
+        "draws begin anew where training paused", "google/orbax#620", "experiments/train.py",
+        "state, loss = self.step(state, seed, step, held)", "state, loss = self.step(state, seed, step - start, held)",
+        "tests/experiments/test_train.py -k cutting",
+    ),
+    Mutant(
+        "the loss begins anew where training paused", "kind: a sum that is not saved", "experiments/train.py",
+        "total=state.total + loss,", "total=jnp.where(step == start, 0.0, state.total) + loss,",
+        "tests/experiments/test_train.py -k pausing",
+    ),
+    Mutant(
+        "a checkpoint under the name of another step is taken", "AI-Hypercomputer/maxtext#5260",
+        "experiments/checkpoints.py", 'told["step"] != step or ', "", "tests/experiments/test_checkpoints.py",
+    ),
+    Mutant(
+        "numbers of a checkpoint are taken unchecked", "kind: silent corruption", "experiments/checkpoints.py",
+        'check_files(path, told["digests"])', "pass", "tests/experiments/test_checkpoints.py",
+    ),
+    Mutant(
+        "two processes take one cell", "optuna/optuna#4002", "experiments/claims.py",
+        "        if newest and not abandoned(claims / name(newest), lease):\n            return None\n", "",
+        "tests/experiments/test_claims.py",
+    ),
+    Mutant(
+        "a process that has lost its cell publishes", "kind: no fencing", "experiments/worker.py",
+        "        if not claim.held():\n            return  # another process has taken over, and will publish the same\n", "",
+        f"{WORKER} too_late",
+    ),
+    Mutant(
+        "a cell that failed runs again by itself", "kind: failures repeated for ever", "experiments/ablate.py",
+        "failed = [] if retry else [one for one, _ in missing if one.failure()]", "failed = []",
+        f"{WORKER} left_alone",
+    ),
+    Mutant(
+        "a run that diverged is left out of the mean", "kind: mean() skips NaN", "experiments/report.py",
+        'rows.loc[rows["diverged"].notna(), "value"] = math.inf', "pass", "tests/experiments/test_report.py -k diverged",
+    ),
+    Mutant(
         "a pool is held for one step too long", "off by one", "experiments/train.py",
         "min(stop, (turn + 1) * length)", "min(stop, (turn + 1) * length + 1)",
         "tests/experiments/test_train.py -k turns",
@@ -299,7 +343,6 @@ MUTANTS = [
 WAITING = {
     "positions from the slot where padding stands in front": "padding stands behind so far",
     "the eviction counter of a cache taken for a position": "a cache evicts nothing so far",
-    "random keys not restored on resume": "a cell is not resumed halfway yet",
 }
 
 
