@@ -115,7 +115,7 @@ def compared(whole: Found, other: Found) -> tuple[str, bool]:
 
 def undisturbed(ground: Ground, config: Path, *more: str) -> tuple[Found, float]:
     """What a sweep gives, and how long it takes once its programs are in the cache."""
-    for name in ("first", "whole"):
+    for name in ("first", "whole"):  # what is compiled for the first is there for the second
         began = time.monotonic()
         code = ground.start(config, ground.path / f"{config.stem} {name}", *more).wait()
         if code:
@@ -127,23 +127,23 @@ def kill(ground: Ground, times: int) -> Figure:
     """A sweep is killed at random moments, and the same command is given again, until it comes to its end."""
     config, folder = ground.config("kill", SIX), ground.path / "killed"
     whole, seconds = undisturbed(ground, config, "--checkpoint_every=0")
-    chance, killed, ended = random.Random(0), 0, False  # noqa: S311
-    while not ended:
-        running = ground.start(config, folder, "--checkpoint_every=0")
+    chance, killed, sweeps = random.Random(0), 0, [folder]  # noqa: S311
+    while killed < times or len(found(sweeps[-1]).numbers) < len(whole.numbers):
+        if len(found(sweeps[-1]).numbers) == len(whole.numbers):
+            sweeps += [ground.path / f"killed {len(sweeps)}"]
+        running = ground.start(config, sweeps[-1], "--checkpoint_every=0")
         try:
-            ended = running.wait(chance.uniform(0.3, 0.9) * seconds if killed < times else None) == 0
+            code = running.wait(chance.uniform(0.2, 0.8) * seconds if killed < times else None)
         except subprocess.TimeoutExpired:
             running.kill()
             running.wait()
-            killed += 1
-        if ended and killed < times:  # it came to its end too early: begin another one
-            figure, same = compared(whole, found(folder))
-            if not same:
-                return Figure("kill -9", f"after {killed} kills {figure}", False)
-            folder, ended = ground.path / f"killed {killed}", False
-    figure, same = compared(whole, found(folder))
+            killed, code = killed + 1, 0
+        if code:
+            return Figure("kill -9", f"after {killed} kills the sweep ended with {code}", False)
+    each = [compared(whole, found(one)) for one in sweeps]
     resumed = ground.told().count("goes on at step")
-    return Figure("kill -9", f"{killed} kills, {resumed} times training went on from a checkpoint: {figure}", same)
+    told = f"{killed} kills of {len(sweeps)} sweeps, {resumed} times training went on from a checkpoint: "
+    return Figure("kill -9", told + "; ".join(sorted({text for text, _ in each})), all(same for _, same in each))
 
 
 def sigterm(ground: Ground, times: int) -> Figure:
@@ -155,7 +155,7 @@ def sigterm(ground: Ground, times: int) -> Figure:
         running = ground.start(config, folder)
         try:
             running.wait(chance.uniform(0.2, 0.8) * seconds)
-            folder = ground.path / f"stopped {len(codes)}"  # it came to its end too early
+            folder = ground.path / f"stopped {time.monotonic()}"  # it came to its end too early
         except subprocess.TimeoutExpired:
             began = time.monotonic()
             running.terminate()

@@ -29,7 +29,7 @@ Work = list[tuple[CellFolder, list[int]]]  # cells, each with the seeds that are
 EVERY = 120.0  # seconds between checkpoints
 PIECE = 1.0  # seconds of training between two looks at the clock
 WORTH = 10.0  # seconds of training that are kept while a cell is tested
-LOST = 3  # processes that have ended without a word on a cell are enough
+LOST = 10  # processes that have ended without a word on a cell are enough
 POLL = 2.0  # seconds between two looks at what others do
 
 
