@@ -6,11 +6,12 @@
 Any field of the config can be set on the command line; `--sweep=FIELD=a,b` narrows an axis of the sweep or adds one.
 All cells are checked before the first one runs. What is finished is not run again: the same command goes on where it
 was stopped, or killed, with the same bits, and a command that asks for more cells or seeds runs only those. Several
-processes may work on one folder, on one machine (`--workers=4`) or on many; `--launcher=print` gives a line for a shell
-for each cell. A cell that fails does not stop the others; the traceback stands in its folder, `--retry=failed` runs it
-again, and until then the exit status is 1.
+processes may work on one folder, on one machine (`--workers=4`) or on many: `--launcher=slurm` submits jobs, and
+`--launcher=print` gives a line for a shell for each cell. A cell that fails does not stop the others; the traceback
+stands in its folder, `--retry=failed` runs it again, and until then the exit status is 1.
 """
 
+import math
 import os
 import signal
 import sys
@@ -22,10 +23,10 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 from rich.console import Console
 
-from experiments import launch, report, status
+from experiments import launch, report, slurm, status
 from experiments.cells import Cell
 from experiments.compiling import keep_programs
-from experiments.config import check_seeds, expand
+from experiments.config import check_seeds, cluster_of, expand
 from experiments.progress import View
 from experiments.results import CellFolder
 from experiments.settings import literal
@@ -56,14 +57,14 @@ RESULTS = flags.DEFINE_string("results", None, "The folder for the results; it m
 RETRY = flags.DEFINE_enum("retry", None, ["failed"], "Run again what has failed before.")
 WORKERS = flags.DEFINE_integer("workers", 1, "Processes that share the cells, and the cores.", lower_bound=1)
 LAUNCHER = flags.DEFINE_enum(
-    "launcher",
-    "here",
-    ["here", "print"],
-    "Where cells run: here, or where you take the lines that are printed, one a cell.",
+    "launcher", "here", ["here", "print", "slurm"], "Where cells run: here, in jobs of Slurm, or by lines for a shell."
 )
 ONLY = flags.DEFINE_list("only", [], "Names of cells: runs those of the sweep alone.")
 WORKER = flags.DEFINE_integer("worker", None, "The number of this process among the workers; they set it themselves.")
 CORES = flags.DEFINE_list("cores", [], "The processor cores that this process keeps to, by number.")
+PATIENCE = flags.DEFINE_float(
+    "patience", math.inf, "Seconds to wait for cells that other processes run.", lower_bound=0
+)
 EVERY_SECONDS = flags.DEFINE_float("checkpoint_every", EVERY, "Seconds of training between checkpoints.", lower_bound=0)
 
 
@@ -178,10 +179,10 @@ def announce(plan: Plan, folder: Path, console: Console) -> None:
         one.forgive()
 
 
-def work(plan: Plan, console: Console, stop: Stop, every: float) -> None:
+def work(plan: Plan, console: Console, stop: Stop, every: float, patience: float = math.inf) -> None:
     """Runs the missing cells one after the other, in this process."""
     with View(console, len(plan.missing), sum(one.cell.train.steps for one, _ in plan.missing)) as view:
-        Worker(view, stop, every).work(plan.missing)
+        Worker(view, stop, every, patience).work(plan.missing)
 
 
 def conclude(plan: Plan, folder: Path, console: Console) -> list[Path]:
@@ -212,6 +213,8 @@ def main(argv: list[str]) -> None:
     if LAUNCHER.value == "print":
         print("\n".join(launch.lines(sys.argv[1:], [one.cell.name for one, _ in todo.missing])))
         return
+    if LAUNCHER.value == "slurm":
+        return submitted(todo, Path(RESULTS.value))
     keep_programs()
     try:
         with Stop() as stop:
@@ -225,13 +228,28 @@ def main(argv: list[str]) -> None:
     sys.exit(FAILED if failed else 0)
 
 
+def submitted(todo: Plan, folder: Path) -> None:
+    """Hands a plan to Slurm."""
+    try:
+        wanted = cluster_of(CONFIG.value)
+        slurm.check()
+        announce(todo, folder, Console())
+        jobs = slurm.submit(wanted, launch.passed_on(sys.argv[1:]), folder, min(wanted.jobs, len(todo.missing)))
+    except (ValueError, RuntimeError) as error:
+        fail(str(error))
+    if not jobs:
+        print("nothing is left to submit.")
+        return
+    print(f"{len(jobs)} jobs: {', '.join(jobs)}. python -m experiments.status {folder} tells how they stand.")
+
+
 def launched(todo: Plan, folder: Path, console: Console, stop: Stop) -> list[Path]:
     """Runs a plan in as many processes as are asked for; the folders of the cells that failed."""
     if CORES.value and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, map(int, CORES.value))  # before there is a thread for each core
     if WORKER.value is not None:
         launch.end_with_the_parent()
-        work(todo, console, stop, EVERY_SECONDS.value)
+        work(todo, console, stop, EVERY_SECONDS.value, PATIENCE.value)
         return []  # the process that started this one tells
     if WORKERS.value == 1:
         return execute(todo, folder, console, stop, EVERY_SECONDS.value)

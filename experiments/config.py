@@ -10,7 +10,7 @@ from ml_collections import ConfigDict, config_dict
 import posenc
 from experiments.cells import TABLES, Cell, habit, tuples
 from experiments.checks import check
-from experiments.settings import Evaluate, Model, Train, assigned
+from experiments.settings import Cluster, Evaluate, Model, Train, assigned
 from experiments.tasks import TASKS
 from posenc.building import names_within
 from posenc.options import check_options, find, nearest, options_of
@@ -41,6 +41,7 @@ def default_config() -> ConfigDict:
     config.positions.test = ""  # the scheme for testing; unset, what the paper of the scheme for training tests with
     config.task.end = True  # an answer ends with a token that is scored
     config.seeds = 3
+    config.cluster = ConfigDict(options_of(Cluster), type_safe=False)
     config.sweep = ConfigDict({axis: config_dict.placeholder(tuple) for axis in TABLES}, allow_dotted_keys=True)
     return config
 
@@ -115,8 +116,8 @@ def points(sweep: ConfigDict) -> Iterator[dict[str, Any]]:
 def axis(key: str, values: object) -> list[dict[str, Any]]:
     """The overrides of each step along one axis."""
     paths = [f"{name}.name" if name in TABLES else name for name in key.replace(" ", "").split(",")]
-    if any(path.split(".")[0] in ("seeds", "sweep") for path in paths):
-        raise ValueError(f"sweep.{key} cannot be an axis: every cell has the same seeds. Set config.seeds instead.")
+    for one in {path.split(".")[0] for path in paths} & {"seeds", "sweep", "cluster"}:
+        raise ValueError(f"sweep.{key} cannot be an axis: every cell has the same {one}. Set config.{one} instead.")
     if not isinstance(values, tuple | list):
         raise ValueError(f"sweep.{key} is {values!r}; expected a tuple of values.")
     if not values:
@@ -235,6 +236,15 @@ def choice(values: dict[str, Any], axis: str, name: str) -> dict[str, Any]:
     """A name on an axis, with its own options, checked."""
     cls = find(TABLES[axis], name, "position scheme" if axis == "positions" else axis)
     return {"name": name, "options": check_options(cls, f"{axis}.{name}", values[name])}
+
+
+def cluster_of(config: ConfigDict) -> Cluster:
+    """What a config asks of a cluster.
+
+    Raises:
+        ValueError: a value is not what it should be.
+    """
+    return Cluster(**check_options(Cluster, "cluster", config.cluster.to_dict()))
 
 
 def check_seeds(seeds: object) -> list[int]:

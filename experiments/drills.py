@@ -12,6 +12,8 @@ import argparse
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -188,6 +190,42 @@ def workers(ground: Ground, times: int) -> Figure:
     return Figure("workers", told + f"{len(each) - len(set(each))} doubled, {ran} cells finished once", fine)
 
 
+def requeue(ground: Ground, times: int) -> Figure:
+    """Twenty cells run in jobs of a real Slurm, and one job is queued again in the midst."""
+    if shutil.which("scontrol") is None:
+        return Figure("Slurm", "there is no Slurm here", True)
+    cells = 20 * times
+    config, folder = ground.config("jobs", MANY.format(cells=cells), train__steps=2000), ground.path / "jobs"
+    whole, _ = undisturbed(ground, config)
+    ground.start(config, folder, "--launcher=slurm", "--config.cluster.jobs=2").wait()
+    job = ask_slurm("squeue", "--noheader", "--array", "--format=%i").split()[0]
+    until(lambda: len(found(folder).numbers) >= cells // 4)
+    ask_slurm("scontrol", "requeue", job)
+    until(lambda: len(found(folder).numbers) == cells)
+    again = re.findall(r"Restarts=(\d+)", ask_slurm("scontrol", "show", "job", job))
+    figure, same = compared(whole, found(folder))
+    ask_slurm("scancel", job)
+    return Figure("Slurm", f"{cells} cells, job {job} started again {again[0]} time: {figure}", same and again == ["1"])
+
+
+def ask_slurm(*command: str) -> str:
+    """What a command of Slurm says."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
+
+
+def until(true: Callable[[], bool], seconds: float = 1800) -> None:
+    """Waits for something.
+
+    Raises:
+        TimeoutError: it does not come.
+    """
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nothing has come of it in {seconds} s.")
+        time.sleep(0.5)
+
+
 def children(process: int) -> list[int]:
     """The processes that a process has started."""
     listed = Path(f"/proc/{process}/task/{process}/children")
@@ -251,6 +289,7 @@ DRILLS: dict[str, tuple[Callable[[Ground, int], Figure], int]] = {
     "kill": (kill, 50),
     "sigterm": (sigterm, 5),
     "workers": (workers, 50),
+    "slurm": (requeue, 1),
     "nan": (nan, 1),
     "damage": (damage, 10),
 }

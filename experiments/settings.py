@@ -181,6 +181,44 @@ class Evaluate:
             )
 
 
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Jobs of a cluster, for `--launcher=slurm`. They decide where cells run, not what comes of them.
+
+    Attributes:
+        jobs: how many at most; each takes one cell after the other, until there is none left to take.
+        minutes: that a job may run; then it saves what it has, and is queued again.
+        partition: of the cluster; empty for its default.
+        gpus: of each job.
+        cores: of each job; 0 for the cluster's default.
+        memory: of each job, in GB; 0 for the cluster's default.
+        options: more of sbatch, as "account=mine qos=high", separated by spaces.
+    """
+
+    jobs: int = 4
+    minutes: int = 240
+    partition: str = ""
+    gpus: int = 0
+    cores: int = 0
+    memory: int = 0
+    options: str = ""
+
+    def __post_init__(self):
+        at_least("cluster", self, 1, "jobs", "minutes")
+        at_least("cluster", self, 0, "gpus", "cores", "memory")
+        for word in self.options.split():
+            if not word.partition("=")[0]:
+                raise ValueError(
+                    f"cluster.options holds {word!r}; expected options of sbatch, as 'account=mine requeue'."
+                )
+
+    @property
+    def more(self) -> dict[str, str | bool]:
+        """`options` by name; True for one without a value."""
+        parts = [word.partition("=") for word in self.options.split()]
+        return {name.lstrip("-").replace("-", "_"): value if equals else True for name, equals, value in parts}
+
+
 def at_least(section: str, settings: object, least: int, *names: str) -> None:
     """Raises ValueError unless each of these settings is `least` or more."""
     for name in names:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Self
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)  # Slurm warns with the last ones
 GRACE = 15.0  # seconds, after which a program that is being compiled is not waited for
 
 

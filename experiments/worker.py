@@ -4,6 +4,7 @@ A cell that fails does not stop the others: why it failed stands in its folder, 
 for it again.
 """
 
+import math
 import time
 import traceback
 from collections.abc import Iterator
@@ -49,21 +50,25 @@ class Worker:
         view: where it shows what it does.
         stop: what tells it to stop.
         every: seconds between checkpoints.
+        patience: seconds that it waits for cells that others run, lest they end before they are through.
     """
 
-    def __init__(self, view: View, stop: Stop, every: float = EVERY):
-        self.view, self.stop, self.every = view, stop, every
+    def __init__(self, view: View, stop: Stop, every: float = EVERY, patience: float = math.inf):
+        self.view, self.stop, self.every, self.patience = view, stop, every, patience
         self.failed: list[CellFolder] = []
 
     def work(self, wanted: Work) -> None:
         """Runs what is wanted, each cell by whoever takes it first, until all of it is done or has failed."""
-        left = list(wanted)
+        left, idle = list(wanted), time.monotonic()
         while left:
             waiting = [item for item in left if not self.attempt(*item)]
-            if len(waiting) == len(left):
-                self.view.wait(len(left))
-                time.sleep(POLL)
-            left = waiting
+            if len(waiting) < len(left):
+                left, idle = waiting, time.monotonic()
+                continue
+            if time.monotonic() - idle >= self.patience:
+                return
+            self.view.wait(len(left))
+            time.sleep(POLL)
 
     def attempt(self, folder: CellFolder, seeds: list[int]) -> bool:
         """Runs a cell, unless somebody else is at it: False then, and True when there is nothing left to do."""

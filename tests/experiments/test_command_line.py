@@ -193,8 +193,8 @@ def test_a_cell_that_differs_in_testing_alone_is_not_trained_again(tmp_path):
         config = config_of(encodings=("rope",), seeds=seeds)
         config.update_from_flattened_dict({key.replace("__", "."): value for key, value in fields.items()})
         ablate.ablate(config, tmp_path, Console(file=io.StringIO()))
-        return {json.loads((path / "config.json").read_text())["evaluate"]["encoding"]: path
-                for path in tmp_path.glob("*/") if path.is_dir()}  # fmt: skip
+        configs = tmp_path.glob("*/config.json")
+        return {json.loads(path.read_text())["evaluate"]["encoding"]: path.parent for path in configs}
 
     plain = sweep(2)[""]
     with pytest.MonkeyPatch.context() as patch:

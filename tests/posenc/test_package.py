@@ -56,6 +56,7 @@ EXPERIMENTS = [
     "progress",
     "worker",
     "launch",
+    "slurm",
     "status",
     "ablate",
     "drills",
