@@ -4,6 +4,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -21,7 +23,7 @@ from experiments.files import read_lines
 from experiments.results import CellFolder, load
 from experiments.stopping import Stop, Stopped
 from experiments.train import Trainer
-from tests.experiments.test_command_line import config_of, rows_in
+from tests.experiments.test_command_line import ROOT, config_of, rows_in
 from tests.experiments.test_command_line import runs as runs  # a fixture
 
 
@@ -210,3 +212,34 @@ def test_signals_end_a_process_at_once_unless_it_asked_for_time():
             assert stop.number == signal.SIGINT
         assert stopped.value.code == 130
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+COMPUTING = """
+import hashlib, threading, time
+from experiments import stopping
+
+stopping.GRACE = 0.5
+with stopping.Stop() as stop:
+    if {saving}:
+        def save():
+            with stop.saving:
+                print("saving", flush=True)
+                time.sleep(3)
+                print("saved", flush=True)
+        threading.Thread(target=save, daemon=True).start()
+    print("computing", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # minutes, and Python hears of nothing meanwhile
+"""
+
+
+@pytest.mark.parametrize("saving", [False, True])
+def test_a_process_that_hears_nothing_is_ended_all_the_same_but_not_while_it_saves(saving):
+    running = subprocess.Popen(
+        [sys.executable, "-c", COMPUTING.format(saving=saving)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    shown = [running.stdout.readline() for _ in range(1 + saving)]
+    assert "computing\n" in shown
+    running.terminate()
+    rest, _ = running.communicate(timeout=60)
+    assert running.returncode == 143
+    assert rest == ("saved\n" if saving else "")
