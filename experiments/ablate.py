@@ -166,8 +166,8 @@ def only(plan: Plan, names: list[str]) -> Plan:
 def execute(plan: Plan, folder: Path, console: Console, stop: Stop, every: float = EVERY) -> list[Path]:
     """Runs the missing cells one after the other, then reports; the folders of those that failed, now or before."""
     announce(plan, folder, console)
-    work(plan, console, stop, every)
-    return conclude(plan, folder, console)
+    failed = work(plan, console, stop, every)
+    return sorted({*failed, *conclude(plan, folder, console)})
 
 
 def announce(plan: Plan, folder: Path, console: Console) -> None:
@@ -179,10 +179,12 @@ def announce(plan: Plan, folder: Path, console: Console) -> None:
         one.forgive()
 
 
-def work(plan: Plan, console: Console, stop: Stop, every: float, patience: float = math.inf) -> None:
-    """Runs the missing cells one after the other, in this process."""
+def work(plan: Plan, console: Console, stop: Stop, every: float, patience: float = math.inf) -> list[Path]:
+    """Runs the missing cells one after the other, in this process; the folders of those that failed."""
     with View(console, len(plan.missing), sum(one.cell.train.steps for one, _ in plan.missing)) as view:
-        Worker(view, stop, every, patience).work(plan.missing)
+        worker = Worker(view, stop, every, patience)
+        worker.work(plan.missing)
+    return worker.failed
 
 
 def conclude(plan: Plan, folder: Path, console: Console) -> list[Path]:
@@ -222,9 +224,11 @@ def main(argv: list[str]) -> None:
     except Stopped as stopped:
         print(f"{stopped}. The same command goes on from there.", file=sys.stderr)
         sys.exit(stopped.code)
-    except BrokenPipeError:
+    except BrokenPipeError:  # nobody reads what is shown
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is not said yet goes nowhere
         sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        fail(f"{one_line(error)}. The same command goes on from there.")
     sys.exit(FAILED if failed else 0)
 
 

@@ -56,9 +56,9 @@ class Claim:
         content = {**process(), "id": uuid.uuid4().hex, "lease": lease, "reached": reached, "lost": lost}
         path = claims / name(newest + 1)
         try:
-            with path.open("x") as file:  # fails where another process has just done so
+            with path.open("x") as file:  # another process may have just done so
                 json.dump(content, file)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # or the one before has just cleared the folder away
             return None
         for number in range(1, newest + 1):
             (claims / name(number)).unlink(missing_ok=True)

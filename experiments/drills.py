@@ -245,6 +245,27 @@ def nan(ground: Ground, times: int) -> Figure:
     return Figure("NaN", f"{len(states)} cells, {sorted(states)}; the report names them: {named}", fine)
 
 
+def full(ground: Ground, times: int) -> Figure:
+    """The disk is full at several points of a sweep; then there is room again."""
+    config, folder = ground.config("full", SIX), ground.path / "small"
+    whole, _ = undisturbed(ground, config, "--checkpoint_every=0")
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:  # noqa: S603
+        return Figure("disk full", "a small file system needs root and the right to mount", True)
+    codes = []
+    try:
+        for size in ("16k", "64k", "200k", "400k", "1m", "32m"):
+            subprocess.run(["mount", "-o", f"remount,size={size}", str(folder)], check=True)  # noqa: S603, S607
+            codes += [ground.start(config, folder / "results", "--checkpoint_every=0", "--retry=failed").wait()]
+        figure, same = compared(whole, found(folder / "results"))
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)  # noqa: S603, S607
+    silent = codes.count(0) - 1
+    fine = same and codes[-1] == 0 and silent == 0
+    return Figure("disk full", f"{len(codes) - 1} times, exit codes {codes}; with room again {figure}", fine)
+
+
 def damage(ground: Ground, times: int) -> Figure:
     """A bit is flipped, or the end cut off, in each file of a finished cell; is it noticed when all of it is read?"""
     config, folder = ground.config("damage", "", encoding__name="t5"), ground.path / "damage"
@@ -291,6 +312,7 @@ DRILLS: dict[str, tuple[Callable[[Ground, int], Figure], int]] = {
     "workers": (workers, 50),
     "slurm": (requeue, 1),
     "nan": (nan, 1),
+    "full": (full, 1),
     "damage": (damage, 10),
 }
 

@@ -8,6 +8,7 @@ import math
 import time
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -55,7 +56,7 @@ class Worker:
 
     def __init__(self, view: View, stop: Stop, every: float = EVERY, patience: float = math.inf):
         self.view, self.stop, self.every, self.patience = view, stop, every, patience
-        self.failed: list[CellFolder] = []
+        self.failed: list[Path] = []  # folders of cells
 
     def work(self, wanted: Work) -> None:
         """Runs what is wanted, each cell by whoever takes it first, until all of it is done or has failed."""
@@ -101,10 +102,12 @@ class Worker:
         except Exception as error:
             if not claim.held():
                 return  # who has taken over has its folder too
-            lines = traceback.format_exception(error)
-            folder.fail(seeds, "".join(lines))
-            self.failed.append(folder)
+            self.failed.append(folder.path)
             self.view.fail(folder.cell.train.steps, summary_of(error))
+            try:
+                folder.fail(seeds, "".join(traceback.format_exception(error)))
+            except OSError as also:  # perhaps the disk is full: nothing keeps the cell from being tried again
+                self.view.say(f"why it failed could not be written down: {also}")
 
     def run(self, folder: CellFolder, seeds: list[int], claim: Claim) -> None:
         """Trains and evaluates one cell with some seeds, in one program each, and publishes what came out."""
