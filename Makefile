@@ -9,7 +9,7 @@ test proof mutants: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 
 MODULES := tests/posenc/test_transformer.py tests/posenc/test_encoder_decoder.py tests/posenc/test_reuse.py \
 	tests/posenc/test_invariants.py \
-	tests/experiments/test_train.py tests/experiments/test_results.py
+	tests/experiments/test_train.py tests/experiments/test_every_encoding.py tests/experiments/test_results.py
 
 .PHONY: quickstart test proof mutants lint format lock
 

@@ -10,7 +10,6 @@ from flax import nnx
 
 from experiments.evaluate import Evaluator, bucket, count
 from experiments.train import Trainer
-from posenc import ENCODINGS
 from posenc.positions import taken
 from tests.experiments.test_train import SEEDS, tiny_cell
 
@@ -152,17 +151,3 @@ def test_logits_that_are_not_finite_are_wrong():
         taken(broken, batch.slots), batch._replace(targets=jnp.zeros_like(batch.targets))
     )  # argmax of NaN is 0
     assert (sums.exact, sums.right) == (0, 0)
-
-
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_any_encoding_is_tested_after_training_with_random_positions_in_an_encoder_where_it_may(name):
-    encoding = ENCODINGS[name]
-    changes = {} if encoding.causal_only else dict(model__architecture="encoder")
-    if getattr(encoding, "kind", None) != "blind":
-        changes |= dict(positions__name="randomized", positions__randomized__max_position=64)
-    cell = tiny_cell(encoding__name=name, train__steps=2, train__warmup=1, evaluate__lengths=(6,), **changes)
-    trainer = Trainer(cell)
-    state, loss = trainer.advance(trainer.init(SEEDS), SEEDS, 0, 2)
-    ((*_, metrics),) = Evaluator(cell)(state.parameters)
-    assert np.isfinite(loss).all()
-    assert all(np.isfinite(values).all() and values.shape == (3,) for values in metrics.values())

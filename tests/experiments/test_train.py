@@ -301,14 +301,6 @@ def test_every_training_step_lowers_for_cpu_cuda_and_tpu(name):
     assert "stablehlo" in lowered.as_text()
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_a_few_steps_lower_the_loss(name):
-    trainer = Trainer(tiny_cell(encoding__name=name, task__name="sort", train__steps=60))
-    state, first = trainer.advance(trainer.init(SEEDS), SEEDS, 0, 5)
-    _, last = trainer.advance(state, SEEDS, 5, 60)
-    assert (last < first - 0.2).all()
-
-
 def test_chunks_cover_all_steps_once():
     for steps in (1, 7, 20, 333):
         covered = [step for start, stop in chunks(steps) for step in range(start, stop)]
@@ -354,11 +346,11 @@ def test_short_batches_in_short_arrays_go_the_way_of_long_arrays(scheme):
 
 
 def test_a_batch_is_in_the_shortest_arrays_that_hold_it(monkeypatch):
-    asked, original = [], Program.gradients_within
+    asked = []
 
-    def listening(self, *rest, longest):
+    def listening(self, trained, statistics, *_, longest):
         asked.append(longest)
-        return original(self, *rest, longest=longest)
+        return (jnp.zeros(()), statistics), trained
 
     fresh = Program(tiny_cell(train__max_length=20, train__buckets=4))
     monkeypatch.setattr(Program, "gradients_within", listening)
