@@ -41,10 +41,10 @@ def test_a_cell_is_taken_once_and_again_when_it_is_given_back(tmp_path):
 
 
 def test_what_is_touched_all_the_time_is_kept(tmp_path):
-    with Claim.take(tmp_path, lease=0.3) as claim:
-        for _ in range(10):
+    with Claim.take(tmp_path, lease=2.0) as claim:
+        for _ in range(30):
             time.sleep(0.1)
-            assert Claim.take(tmp_path, lease=0.3) is None
+            assert Claim.take(tmp_path, lease=2.0) is None
         assert claim.held()
 
 
@@ -108,18 +108,25 @@ import sys, time
 from pathlib import Path
 from experiments.claims import Claim
 
-folder, begin = Path(sys.argv[1]), float(sys.argv[2])
-time.sleep(max(0, begin - time.time()))
+folder, me, others = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+
+def meet(what):
+    (folder / f"{what} {me}").touch()
+    while len(list(folder.glob(f"{what} *"))) < others:
+        time.sleep(0.01)
+
+meet("here")
 for cell in range(40):
     claim = Claim.take(folder / str(cell))
     if claim is not None:
         with (folder / f"{cell}.txt").open("a") as file:
             file.write("x")
+meet("through")  # who has ended holds nothing any more
 """
 
 
 def test_of_many_that_want_a_cell_at_once_one_gets_it(tmp_path):
-    begin = str(time.time() + 3)
-    workers = [subprocess.Popen([sys.executable, "-c", MANY + "time.sleep(3)", str(tmp_path), begin]) for _ in range(4)]
-    assert [worker.wait() for worker in workers] == [0, 0, 0, 0]
+    command = [sys.executable, "-c", MANY, str(tmp_path)]
+    workers = [subprocess.Popen([*command, str(number), "4"]) for number in range(4)]
+    assert [worker.wait(timeout=120) for worker in workers] == [0, 0, 0, 0]
     assert [(tmp_path / f"{cell}.txt").read_text() for cell in range(40)] == ["x"] * 40

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from experiments import launch
-from experiments.claims import alive
+from experiments.claims import alive, read
 from experiments.results import load
 from experiments.stopping import Stop, Stopped
 from tests.experiments.test_command_line import CONFIG, FLAGS, ROOT, rows_in
@@ -54,8 +54,7 @@ def test_two_workers_give_the_rows_of_one_and_run_each_cell_once(tmp_path, cache
 
 def test_workers_end_with_the_process_that_started_them_and_no_cell_has_failed(tmp_path, cache):
     running = started(tmp_path, "--workers=2", "--config.train.steps=300", "--config.seeds=2", **cache)
-    until(lambda: list(tmp_path.glob("*/claims/0*")))
-    claims = [json.loads(path.read_text()) for path in tmp_path.glob("*/claims/0*")]
+    claims = until(lambda: [claim for claim in map(read, tmp_path.glob("*/claims/0*")) if claim])
     running.kill()
     running.communicate()
     until(lambda: not any(alive(claim["process"], claim["since"]) for claim in claims))
@@ -67,11 +66,12 @@ def test_workers_end_with_the_process_that_started_them_and_no_cell_has_failed(t
 
 
 def until(true, seconds=60):
-    """Waits for something."""
+    """Waits for something, and gives it."""
     end = time.monotonic() + seconds
-    while not true():
+    while not (what := true()):
         assert time.monotonic() < end
         time.sleep(0.1)
+    return what
 
 
 def test_the_lines_for_a_shell_run_one_cell_each(tmp_path, cache):
@@ -125,13 +125,14 @@ WORKER = """
 import json, os, signal, sys, time
 from pathlib import Path
 folder = Path({folder!r})
+mode = (folder / "mode").read_text()
+if mode == "stay":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit((folder / f"{{os.getpid()}}.told").write_text("")))
 (folder / str(os.getpid())).write_text(json.dumps(sys.argv[1:]))
 print("hello")
-mode = (folder / "mode").read_text()
 if mode == "die" and len(list(folder.iterdir())) < 4:
     os.kill(os.getpid(), signal.SIGKILL)
 if mode == "stay":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit((folder / f"{{os.getpid()}}.told").write_text("")))
     time.sleep(60)
 """
 
@@ -167,7 +168,6 @@ def test_workers_are_told_to_stop_and_waited_for(pool, tmp_path):
     def look():
         looked()
         if len([path for path in tmp_path.iterdir() if path.name.isdigit()]) == 2:
-            time.sleep(0.5)
             stop.hear(signal.SIGTERM, None)
 
     one.look = look
