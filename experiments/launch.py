@@ -19,7 +19,7 @@ from experiments.stopping import Stop
 COMMAND = (sys.executable, "-m", "experiments.ablate")
 AGAIN = 3  # times that a process which ends without a word is started again
 LOOK = 0.2  # seconds between two looks at them
-OURS = ("--workers", "--launcher")  # what is not passed on
+OURS = ("workers", "launcher")  # what is not passed on
 
 
 def lines(arguments: Sequence[str], cells: Sequence[str]) -> list[str]:
@@ -37,7 +37,7 @@ def passed_on(arguments: Sequence[str]) -> list[str]:
     kept, skip = [], False
     for argument in arguments:
         name, equals, _ = argument.partition("=")
-        ours = name.replace("--", "-").lstrip("-") in [one.lstrip("-") for one in OURS] and argument.startswith("-")
+        ours = argument.startswith("-") and name.lstrip("-") in OURS
         if not ours and not skip:
             kept.append(argument)
         skip = ours and not equals

@@ -180,7 +180,8 @@ class CellFolder:
             raise ValueError(f"{self.path} is a file; expected the folder of a cell. {expected}")
         config = self.path / "config.json"
         if not config.exists():
-            if any(path for path in self.path.iterdir() if path.name != "claims"):
+            theirs = [path for path in self.path.iterdir() if path.name != "claims" and not path.name.startswith(".")]
+            if theirs:  # and not what a process has left that was killed before it had written a config
                 raise ValueError(
                     f"{self.path} holds files but no config.json: these are not a cell's results. {expected}"
                 )
@@ -272,10 +273,7 @@ class CellFolder:
         except OSError:
             if not final.exists():
                 raise
-            theirs, ours = (
-                {tuple(row[k] for k in KEY): row["value"] for row in Block(path).rows()} for path in (final, made)
-            )
-            if theirs != ours:
+            if Block(final).values() != Block(made).values():
                 raise ValueError(f"{final} was published meanwhile, with other values.") from None
         finally:
             shutil.rmtree(made, ignore_errors=True)

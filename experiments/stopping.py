@@ -73,15 +73,11 @@ class Stop:
 
     @contextmanager
     def postponed(self) -> Iterator[None]:
-        """Within, signals are noted; `heard` tells, and `raise_if_heard` ends."""
+        """Within, signals are noted in `number`; Stopped is raised at the end."""
         self.waiting = True
         try:
             yield
         finally:
             self.waiting = False
-        self.raise_if_heard()
-
-    def raise_if_heard(self) -> None:
-        """Raises Stopped, if somebody said so."""
         if self.number is not None:
             raise Stopped(self.number)

@@ -21,6 +21,7 @@ from experiments.cells import Cell
 from experiments.checkpoints import Checkpoints, Progress
 from experiments.claims import Claim
 from experiments.cost import cost
+from experiments.environment import code
 from experiments.evaluate import BITS, evaluator_of
 from experiments.progress import View
 from experiments.results import CellFolder, Outcome
@@ -57,6 +58,7 @@ class Worker:
     def __init__(self, view: View, stop: Stop, every: float = EVERY, patience: float = math.inf):
         self.view, self.stop, self.every, self.patience = view, stop, every, patience
         self.failed: list[Path] = []  # folders of cells
+        code()  # as it is now: somebody may edit it while cells run
 
     def work(self, wanted: Work) -> None:
         """Runs what is wanted, each cell by whoever takes it first, until all of it is done or has failed."""

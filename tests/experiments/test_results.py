@@ -348,6 +348,8 @@ def test_a_cell_may_go_where_there_is_nothing_or_where_it_was_before(tmp_path):
     folder.check()
     folder.path.mkdir()
     folder.check()
+    (folder.path / ".config.json.half").write_text("{")  # by a process that was killed
+    folder.check()
     finish(tmp_path, folder.cell, [0])
     folder.check()
 
